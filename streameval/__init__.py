@@ -22,9 +22,9 @@ _NAMES = {
     ),
     "streameval.arrays.contingency.confusion": "confmat2_type",
     "streameval.arrays.contingency.table": "ClusteringMetrics ConfusionMatrix2 ContingencyTable",
-    "streameval.arrays.curves": "RocCurve auc plot_precision_recall_curve precision_recall_curve roc_curve",
-    "streameval.arrays.gain": (
-        "agc_approximate agc_score gain_agc_approximate gain_agc_score gain_curve plot_gain_curve"
+    "streameval.arrays.curves": (
+        "RocCurve agc_approximate agc_score auc gain_agc_approximate gain_agc_score gain_curve plot_gain_curve "
+        "plot_precision_recall_curve precision_recall_curve roc_curve"
     ),
     "streameval.arrays.lift": "LiftCurve aul_score_from_clusters aul_score_from_labels",
     "streameval.arrays.ranking": "auc_by_sampling average_precision_score dist_auc num2bool roc_auc_score",

@@ -18,7 +18,7 @@ def run() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     atexit.register(gc.freeze)  # searching all modules for garbage while Python ends takes 0.2 s
     from streameval.cli import main
-    from streameval.cli.errors import show_visibly
+    from streameval.cli.console import show_visibly
 
     show_visibly()
     try:

@@ -25,7 +25,7 @@ def open_streams() -> None:
     encoding = sys.stderr.encoding if sys.stderr else None
     raw: Any = _Lossy(2, "w", closefd=False)
     sys.stderr = io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=True)
-    sys.__stderr__ = sys.stderr  # type: ignore[misc]  # final in typeshed; `cli.errors` compares both
+    sys.__stderr__ = sys.stderr  # type: ignore[misc]  # final in typeshed; `cli.console` compares both
 
 
 class _Lossy(io.FileIO):

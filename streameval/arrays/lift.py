@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from streameval.arrays.contingency.inputs import encoded, listed
-from streameval.arrays.inputs import is_null, numbers, same_length
-from streameval.arrays.labels import cluster_counts, labels_by_predicate, num2bool
+from streameval.arrays.inputs import cluster_counts, is_null, labels_by_predicate, num2bool, numbers, same_length
 from streameval.errors import DataError, MissingInputError, NullError, OptionError
 from streameval.metrics.clusters.lift import aul
 from streameval.plots import plot_lift
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from streameval.arrays.labels import Predicate
+    from streameval.arrays.inputs import Predicate
     from streameval.plots import Style
     from streameval.typing import Array, ArrayLike
 

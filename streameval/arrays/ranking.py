@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.arrays.curves import auc, roc_points, steps
-from streameval.arrays.inputs import fold, generator, joint, without_nan
-from streameval.arrays.labels import checked, num2bool, points
+from streameval.arrays.inputs import checked, fold, generator, joint, num2bool, points, without_nan
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streameval._version import __version__
-from streameval.cli import gate, simulate, store
-from streameval.cli.console import Output, as_json, progress_bar, stacked, table
+from streameval.cli import simulate, store
+from streameval.cli.console import Commands, Output, as_json, progress_bar, stacked, table
 from streameval.cli.data import attribute, sketch
-from streameval.cli.errors import Commands
 from streameval.cli.options import deciding, options
 from streameval.errors import OptionError
 
@@ -51,7 +50,7 @@ def evaluate(
     from streameval.evaluation import explain
 
     to = Output.take(asked)
-    named = gate.read_rules(rules, rules_file) if rules or rules_file else {}
+    named = store.read_rules(rules, rules_file) if rules or rules_file else {}
     data = store.stored(data, asked)
     opened = store.store_named(data, asked)
     if opened is not None:
@@ -68,7 +67,7 @@ def evaluate(
             _list_columns(data, to)
             if not (named or to.out or plan_only or deciding(asked)):
                 return
-        asked |= gate.implied_by(named, asked) if named else {}
+        asked |= store.implied_by(named, asked) if named else {}
         if plan_only:
             planned = explain(list(data), **asked)
             to.deliver(lambda: planned.to_json(indent=2), lambda: str(planned))
@@ -76,10 +75,10 @@ def evaluate(
         with progress_bar(to.quiet) as advance:
             results = run(list(data), progress=advance, **asked)
     results = results.judge(named) if named else results
-    lines = gate.judged_lines(results.judgements)
+    lines = store.judged_lines(results.judgements)
     to.deliver_evaluation(results, ["", *lines] if lines else [])
     pairs = zip(lines, results.judgements, strict=True)
-    gate.leave(all(one.passed for one in results.judgements), [line for line, one in pairs if not one.passed], to)
+    store.leave(all(one.passed for one in results.judgements), [line for line, one in pairs if not one.passed], to)
 
 
 @main.command()
@@ -123,5 +122,5 @@ def _list_columns(data: tuple[str, ...], to: Output) -> None:
     to.deliver(lambda: as_json({"columns": facts, "next": command}), shown)
 
 
-for command in (attribute, sketch, *store.COMMANDS, *gate.COMMANDS, *simulate.COMMANDS):
+for command in (attribute, sketch, *store.COMMANDS, *store.GATES, *simulate.COMMANDS):
     main.add_command(command)

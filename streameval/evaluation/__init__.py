@@ -15,7 +15,7 @@ from streameval.evaluation.request import Request
 from streameval.evaluation.run import finalize_all
 from streameval.evaluation.source import source_of
 from streameval.options import recorded
-from streameval.scan.columns import without_views
+from streameval.scan.pieces import without_views
 
 if TYPE_CHECKING:
     import os

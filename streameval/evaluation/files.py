@@ -23,7 +23,7 @@ from streameval.evaluation.families import planned
 from streameval.evaluation.intervals import block_requests, derived_requests, folded_specs
 from streameval.metrics.protocol import user_defined
 from streameval.saving import AsJson
-from streameval.scan.columns import without_views
+from streameval.scan.pieces import without_views
 from streameval.states.contingency.counts import ContingencySpec, LabelledSpec
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.ranges import row_bytes

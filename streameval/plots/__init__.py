@@ -20,9 +20,19 @@ distinguish.
 
 from __future__ import annotations
 
-from streameval.plots.clusters import plot_attribution, plot_purity_by_size, plot_worst_clusters
 from streameval.plots.comparisons import plot_differences, plot_slices
-from streameval.plots.curves import BaseStyle, Style, plot_curve, plot_gain, plot_lift, plot_precision_recall, plot_roc
+from streameval.plots.curves import (
+    BaseStyle,
+    Style,
+    plot_attribution,
+    plot_curve,
+    plot_gain,
+    plot_lift,
+    plot_precision_recall,
+    plot_purity_by_size,
+    plot_roc,
+    plot_worst_clusters,
+)
 from streameval.plots.overview import plot
 from streameval.plots.scores import plot_corp, plot_reliability, plot_score_distributions, plot_thresholds
 

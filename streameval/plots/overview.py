@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.plots.canvas import checked_path, new_figure, save
-from streameval.plots.clusters import plot_purity_by_size
 from streameval.plots.comparisons import plot_differences, plot_slices
-from streameval.plots.curves import plot_curve
+from streameval.plots.curves import plot_curve, plot_purity_by_size
 from streameval.plots.labels import arrange_all
 from streameval.plots.scores import draw_corp, draw_reliability, plot_score_distributions, plot_thresholds
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from streameval.plots import canvas
 from streameval.report import pictures
 from streameval.report.elements import Cell, Head, Page, Read, Row, Section, Table, Text, read_section
-from streameval.report.notes import joined
-from streameval.report.values import NONE, digits, number, spoken
+from streameval.report.values import NONE, digits, joined, number, spoken
 from streameval.results import slice_text
 from streameval.wording import plural, visible
 

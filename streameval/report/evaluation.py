@@ -10,10 +10,20 @@ from streameval.report import pictures
 from streameval.report.attribution import costs_section
 from streameval.report.elements import Cell, Head, Page, Row, Section, Table, Text, last_part, read_section
 from streameval.report.nights import rules_passed, rules_section
-from streameval.report.notes import differences_said, means, sampling_said, values_said
 from streameval.report.pictures import bands_said, curve_figures
 from streameval.report.terminal import by_slicing, rests, rows_said
-from streameval.report.values import difference_table, digits, point_table, slice_cells, value_cell, value_tables
+from streameval.report.values import (
+    difference_table,
+    differences_said,
+    digits,
+    means,
+    point_table,
+    sampling_said,
+    slice_cells,
+    value_cell,
+    value_tables,
+    values_said,
+)
 from streameval.results import Source
 from streameval.wording import plural
 

@@ -18,8 +18,7 @@ from streameval.report.elements import (
     section_of_facts,
     travelling,
 )
-from streameval.report.notes import joined_few, sampling_said
-from streameval.report.values import digits, number, order, value_cell
+from streameval.report.values import digits, joined_few, number, order, sampling_said, value_cell
 from streameval.results import Scalar
 from streameval.wording import few, plural
 

@@ -26,8 +26,7 @@ from streameval.plots.labels import curves_on
 from streameval.plots.scores import draw_corp, draw_reliability, draw_thresholds
 from streameval.report.elements import Figure, Key
 from streameval.report.html import Canvas, look
-from streameval.report.notes import joined
-from streameval.report.values import NONE, number
+from streameval.report.values import NONE, joined, number
 from streameval.wording import plural, visible
 
 if TYPE_CHECKING:

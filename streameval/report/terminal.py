@@ -12,8 +12,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from streameval.report.elements import Cell, Head, Read, Row, Table
-from streameval.report.notes import means, night_notes, sampling_notes, slice_notes
-from streameval.report.values import NONE, alike, compared, point_table, sampling_error, slice_cells
+from streameval.report.values import (
+    NONE,
+    alike,
+    compared,
+    means,
+    night_notes,
+    point_table,
+    sampling_error,
+    sampling_notes,
+    slice_cells,
+    slice_notes,
+)
 from streameval.wording import plural, visible, visible_lines
 
 if TYPE_CHECKING:

@@ -16,66 +16,48 @@ a file that changes between planning and its last read is an error.
 
 The modules, in the order in which data pass through them:
 
-- ``files.paths`` resolves names and patterns on any file system to files; ``files.walk`` lists directories, follows
-  links and tells Parquet from other files; ``files.file`` defines the identity of a file; ``files.tables`` reads the
-  logs of Delta tables and refuses other table formats;
-- ``parquet.footers`` reads row groups, types and sizes; ``parquet.layout`` locates the requested columns in a file;
-- ``in_memory`` takes tables, frames, readers, datasets, and fragments that are not Parquet;
-- ``lazy`` takes partitions that Dask has yet to compute;
-- ``columns`` finds the requested columns of an input, including fields of structs;
+- ``files.paths`` resolves names and patterns on any file system to files, each with its identity; ``files.walk`` lists
+  directories, follows links and tells Parquet from other files; ``files.tables`` reads the logs of Delta tables and
+  refuses other table formats; ``files.uris`` parses URIs with credentials;
+- ``parquet.footers`` locates the requested columns in a file, and reads row groups, types and sizes;
+- ``in_memory`` takes tables, frames, readers, datasets, fragments that are not Parquet, and partitions that Dask has
+  yet to compute;
 - ``widen`` finds the smallest type that holds every file's values, and casts to it;
-- ``pieces`` defines the units of work, and numbers their rows for sampling and blocks; ``parquet.row_groups`` reads
-  those of Parquet files, ``parquet.pages`` finds how long their texts are, and ``parquet.ranges`` detects truncated
-  answers of object stores; ``faults`` detects files that change;
-- ``where`` filters rows and prunes pieces; ``derived`` computes columns from those that are read;
+- ``pieces`` finds the requested columns of an input, defines the units of work, and numbers their rows for sampling and
+  blocks; ``parquet.row_groups`` reads those of Parquet files, ``parquet.pages`` finds how long their texts are and
+  detects truncated answers of object stores; ``faults`` detects files that change;
+- ``where`` filters rows, by conditions that ``sql`` parses; ``pruning`` leaves out pieces without such rows;
+  ``derived`` computes columns from those that are read;
 - ``planning`` and ``reading`` are the two halves themselves.
 
 Memory: a plan takes about a kilobyte per piece. A read holds the compressed column chunks of one row group, and one
 batch.
 """
 
-from streameval.scan.derived import Derived
-from streameval.scan.faults import READ_ERRORS, reason, remedied
-from streameval.scan.files.file import File
-from streameval.scan.files.paths import details, locate, locate_all, tell
-from streameval.scan.files.uris import shown
-from streameval.scan.in_memory import from_mapping, holds_rows
-from streameval.scan.lazy import LazySource, uncomputable
-from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
-from streameval.scan.pieces import Piece, Scan, TableSource, natural
-from streameval.scan.planning import plan
-from streameval.scan.reading import read
-from streameval.scan.where import Test, Where
-from streameval.scan.where.pruning import Pruned, prune
-from streameval.scan.widen import widen as widened
-
-__all__ = [
-    "READ_ERRORS",
-    "Derived",
-    "File",
-    "LazySource",
-    "Piece",
-    "Pruned",
-    "RowGroups",
-    "Scan",
-    "TableSource",
-    "Test",
-    "Where",
-    "details",
-    "from_mapping",
-    "holds_rows",
-    "join",
-    "locate",
-    "locate_all",
-    "natural",
-    "plan",
-    "prune",
-    "read",
-    "reason",
-    "remedied",
-    "row_groups",
-    "shown",
-    "tell",
-    "uncomputable",
-    "widened",
-]
+from streameval.scan.derived import Derived as Derived
+from streameval.scan.faults import READ_ERRORS as READ_ERRORS
+from streameval.scan.faults import reason as reason
+from streameval.scan.faults import remedied as remedied
+from streameval.scan.files.paths import File as File
+from streameval.scan.files.paths import details as details
+from streameval.scan.files.paths import locate as locate
+from streameval.scan.files.paths import locate_all as locate_all
+from streameval.scan.files.paths import tell as tell
+from streameval.scan.files.uris import shown as shown
+from streameval.scan.in_memory import LazySource as LazySource
+from streameval.scan.in_memory import from_mapping as from_mapping
+from streameval.scan.in_memory import holds_rows as holds_rows
+from streameval.scan.in_memory import uncomputable as uncomputable
+from streameval.scan.parquet.row_groups import RowGroups as RowGroups
+from streameval.scan.parquet.row_groups import join as join
+from streameval.scan.parquet.row_groups import row_groups as row_groups
+from streameval.scan.pieces import Piece as Piece
+from streameval.scan.pieces import Scan as Scan
+from streameval.scan.pieces import TableSource as TableSource
+from streameval.scan.pieces import natural as natural
+from streameval.scan.planning import plan as plan
+from streameval.scan.pruning import Pruned as Pruned
+from streameval.scan.pruning import prune as prune
+from streameval.scan.reading import read as read
+from streameval.scan.where import Test as Test
+from streameval.scan.where import Where as Where

@@ -12,17 +12,15 @@ import pyarrow as pa
 from pyarrow import types
 
 from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError, SchemaError
+from streameval.scan import in_memory
 from streameval.scan import in_memory as memory
-from streameval.scan import lazy
-from streameval.scan.columns import Holding
 from streameval.scan.derived import SlicingColumn, SourceColumn, mark, read_from
-from streameval.scan.files.file import File, distinct
-from streameval.scan.files.paths import locate
+from streameval.scan.files.paths import File, distinct, locate
 from streameval.scan.files.tables import Tables, as_uri
 from streameval.scan.files.uris import shown
 from streameval.scan.in_memory import dataset_items
 from streameval.scan.parquet import footers
-from streameval.scan.pieces import Scan, StreamSource, numbered
+from streameval.scan.pieces import Holding, Scan, StreamSource, numbered
 from streameval.scan.widen import plain, widen
 
 if TYPE_CHECKING:
@@ -88,9 +86,9 @@ def plan(
             f"on_error is 'raise' or 'skip', not {on_error!r}" if columns else "name at least one column to read"
         )
     tables = Tables(delta_version)
-    if lazy.is_frame(data) or lazy.are_delayed(data):
-        columns = _read_columns(columns, [lambda names: next(lazy.holdings(data, names, compute))])
-        found: list[Holding | tuple[str, str]] = list(lazy.holdings(data, columns, compute))
+    if in_memory.is_frame(data) or in_memory.are_delayed(data):
+        columns = _read_columns(columns, [lambda names: next(in_memory.holdings(data, names, compute))])
+        found: list[Holding | tuple[str, str]] = list(in_memory.holdings(data, columns, compute))
     else:
         items = distinct(_items(data, tables))
         columns = _read_columns(columns, [partial(_holding_of, item) for item in items])

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as peer
 
 from streameval.arrays.curves import RocCurve, auc, precision_recall_curve, roc_curve
-from streameval.arrays.labels import num2bool
+from streameval.arrays.inputs import num2bool
 from streameval.arrays.ranking import auc_by_sampling, average_precision_score, dist_auc, roc_auc_score
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError, SchemaError, WeightError
 

@@ -22,7 +22,7 @@ from click.testing import CliRunner
 
 from streameval import Store, evaluate
 from streameval.cli import main
-from streameval.cli.errors import show_visibly
+from streameval.cli.console import show_visibly
 from streameval.errors import StreamevalError
 from streameval.saving import csv_cell
 
@@ -134,7 +134,7 @@ def test_a_figure_is_well_formed(tmp_path: Path) -> None:
 def test_log_lines_and_tracebacks_are_visible() -> None:
     """Python prints both by itself."""
     script = (
-        "import logging, sys; from streameval.cli.errors import show_visibly; show_visibly();"
+        "import logging, sys; from streameval.cli.console import show_visibly; show_visibly();"
         "logging.getLogger('x').warning('%s', sys.argv[1]); raise RuntimeError(sys.argv[1])"
     )
     done = subprocess.run([sys.executable, "-c", script, EVIL], capture_output=True, text=True, check=False)

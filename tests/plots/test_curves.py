@@ -12,8 +12,14 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from streameval.arrays.curves import RocCurve, plot_precision_recall_curve, precision_recall_curve, roc_curve
-from streameval.arrays.gain import agc_score, plot_gain_curve
+from streameval.arrays.curves import (
+    RocCurve,
+    agc_score,
+    plot_gain_curve,
+    plot_precision_recall_curve,
+    precision_recall_curve,
+    roc_curve,
+)
 from streameval.arrays.lift import LiftCurve
 from streameval.errors import DataError, OptionError
 from streameval.plots import plot_curve, plot_gain, plot_lift, plot_precision_recall, plot_roc

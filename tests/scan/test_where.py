@@ -27,8 +27,8 @@ from streameval.scan import Where, join, prune, row_groups
 from streameval.scan.parquet.footers import _combined
 from streameval.scan.parquet.row_groups import Group
 from streameval.scan.parquet.statistics import Bounds
-from streameval.scan.where.expressions import expression_tree
-from streameval.scan.where.pruning import Units
+from streameval.scan.pruning import Units
+from streameval.scan.where import expression_tree
 
 if TYPE_CHECKING:
     from pathlib import Path

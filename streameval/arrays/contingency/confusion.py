@@ -14,8 +14,7 @@ import numpy as np
 
 from streameval.arrays.contingency import inputs as source
 from streameval.arrays.contingency.sparse import SparseTable
-from streameval.arrays.inputs import generator
-from streameval.arrays.labels import labels_by_predicate, num2bool
+from streameval.arrays.inputs import generator, labels_by_predicate, num2bool
 from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import twoway
 from streameval.metrics.contingency.arithmetic import plain
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Self
 
-    from streameval.arrays.labels import Predicate
+    from streameval.arrays.inputs import Predicate
 
 confmat2_type = TwoWay
 

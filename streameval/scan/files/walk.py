@@ -38,7 +38,7 @@ from pyarrow import fs
 
 from streameval.errors import DataError, MissingInputError
 from streameval.scan.faults import READ_ERRORS
-from streameval.scan.parquet.ranges import exactly
+from streameval.scan.parquet.pages import exactly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

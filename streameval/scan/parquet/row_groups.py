@@ -1,7 +1,7 @@
 """Row groups: how one Parquet file is opened, and its rows read.
 
 Row groups are read without Arrow's own threads, because the caller runs one piece per thread; only the chunks of
-objects are fetched in parallel (`streameval.scan.parquet.ranges`). Column chunks are read at once, unless they are so
+objects are fetched in parallel (`streameval.scan.parquet.pages`). Column chunks are read at once, unless they are so
 large that a buffered stream takes less memory. Checksums of pages are verified if the writer stored them.
 
 Arrow must not buffer chunks ahead, which its newer versions do by default: it would hold large ones as a whole, and
@@ -28,8 +28,15 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from streameval.scan.faults import READ_ERRORS, opened, unreadable
-from streameval.scan.parquet.pages import TEXT_BYTES, fitting_rows, largest_page
-from streameval.scan.parquet.ranges import RangeFile, chunk_ranges, coalesced, footer_of
+from streameval.scan.parquet.pages import (
+    TEXT_BYTES,
+    RangeFile,
+    chunk_ranges,
+    coalesced,
+    fitting_rows,
+    footer_of,
+    largest_page,
+)
 from streameval.scan.pieces import column_of
 
 if TYPE_CHECKING:

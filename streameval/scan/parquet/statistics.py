@@ -26,7 +26,7 @@ from pyarrow import types
 from streameval.errors import MissingInputError
 from streameval.scan.faults import READ_ERRORS, unreadable
 from streameval.scan.files.paths import locate_all
-from streameval.scan.parquet.ranges import footer_at
+from streameval.scan.parquet.pages import footer_at
 from streameval.scan.widen import EXACT, plain
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from streameval.errors import FormatError
 from streameval.results import Scalar
 from streameval.scan import READ_ERRORS, natural
-from streameval.scan.parquet.ranges import footer_at
+from streameval.scan.parquet.pages import footer_at
 from streameval.store.files.published import content_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from truth import gain_truth, point_truth
 
-from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
+from streameval.arrays.curves import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
 from streameval.budget import Budget
 from streameval.errors import OptionError
 from streameval.metrics.finalize import combine, compute, partials

@@ -26,7 +26,7 @@ from streameval.errors import DataError, MissingInputError
 from streameval.scan.faults import READ_ERRORS, unreadable
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
 from streameval.scan.parquet.statistics import Bounds, StoredColumns, statistics_bounds
-from streameval.scan.where.expressions import Node, evaluated, expression_tree
+from streameval.scan.where import Node, evaluated, expression_tree
 from streameval.wording import plural
 
 if TYPE_CHECKING:
