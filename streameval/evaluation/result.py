@@ -123,8 +123,8 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
 
     def _repr_html_(self) -> str:
         """The values as a small table, for a notebook."""
+        from streameval.report.elements import html_of_tables
         from streameval.report.evaluation import headline_tables
-        from streameval.report.html import html_of_tables
 
         return html_of_tables(headline_tables(self, self.meanings()))
 
@@ -214,8 +214,8 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         >>> "ROC AUC of score is 0.7500." in evaluate(data, score="score").to_html()
         True
         """
+        from streameval.report.elements import html_of
         from streameval.report.evaluation import evaluation_page
-        from streameval.report.html import html_of
 
         return html_of(evaluation_page(self, self.evidence()))
 

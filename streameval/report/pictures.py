@@ -2,14 +2,22 @@
 
 `streameval.plots` draws each; a key and a text alternative describe it in words. A figure that cannot be drawn is left
 out, for instance the calibration of scores that are not probabilities. A column has the same colour throughout a page.
+
+*Canvas.* Matplotlib figures become inline SVG, which shares the page's ids, fonts and colours. Ids that are referred to
+get a prefix that is unique to the figure, and other ids are removed. Texts stay text, in the page's font. Colours
+become the page's CSS variables, which change in dark mode. Coordinates are rounded to a hundredth of a point.
 """
 
 from __future__ import annotations
 
+import io
 import math
-from contextlib import suppress
+import re
+import warnings
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 from streameval.errors import OptionError
 from streameval.plots import (
@@ -20,22 +28,194 @@ from streameval.plots import (
     plot_score_distributions,
     plot_slices,
 )
-from streameval.plots.canvas import COLORS
+from streameval.plots.canvas import COLORS, DASHES
 from streameval.plots.comparisons import plot_series, slice_labels
 from streameval.plots.labels import curves_on
 from streameval.plots.scores import draw_corp, draw_reliability, draw_thresholds
 from streameval.report.elements import Figure, Key
-from streameval.report.html import Canvas, look
 from streameval.report.values import NONE, joined, number
 from streameval.wording import plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from markupsafe import Markup
     from matplotlib.axes import Axes
 
     from streameval.plots.canvas import Attributed
     from streameval.results import Curve, Distribution, Scalar
+
+
+_VARIABLES = {color.lower(): f"var(--s{i + 1})" for i, color in enumerate(COLORS)} | {
+    "#7f7f7f": "var(--ref)",
+    "#009e73": "var(--best)",
+    "#e6e6e6": "var(--grid)",
+    "#c0c0c0": "var(--frame)",
+    "#b0b0b0": "var(--grid)",
+    "#d9d9d9": "var(--frame)",
+    "#404040": "var(--soft)",
+    "#ffffff": "var(--paper)",
+}
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "axes.linewidth": 0.8,
+    "xtick.color": "#000000",
+    "path.simplify": True,
+    "path.simplify_threshold": 0.25,
+    "lines.linewidth": 1.6,
+}
+_INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # not allowed in XML
+_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
+_REFERENCE = re.compile(r"url\(#([^)]+)\)")
+_LETTER, _BESIDE = 0.58, 10  # width of a letter as a share of its font size; points between axes and a text beside them
+_MARGINS = {"left": 44, "right": 10, "top": 8, "bottom": 36}  # points
+
+
+def look(series: int, *, dashed: bool = False) -> str:
+    """The name of a series' colour, as in keys and styles; `dashed` adds that of its dashes after the first colours.
+
+    Examples
+    --------
+    >>> look(5), look(6), look(6, dashed=True), look(12, dashed=True)
+    ('s6', 's1', 's1 d1', 's1 d2')
+    """
+    dashes = series // len(COLORS) % len(DASHES) if dashed else 0
+    return f"s{series % len(COLORS) + 1}" + (f" d{dashes}" if dashes else "")
+
+
+class Canvas:
+    """A figure for a page: draw on its `axes`, then call `svg`.
+
+    Parameters
+    ----------
+    prefix : prefix of all ids, unique within a page
+    width, height : size in points
+    margins : margins around the axes in points, if they differ from the default
+    """
+
+    def __init__(self, prefix: str, width: float = 300, height: float = 272, **margins: float) -> None:
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+
+        self.prefix = f"figure-{prefix}"  # no section has this name
+        with self._style():
+            self._figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+            FigureCanvasSVG(self._figure)
+            left, right, top, bottom = (margins.get(side, room) for side, room in _MARGINS.items())
+            box = (left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height)
+            self.axes: Axes = self._figure.add_axes(box)
+
+    @contextmanager
+    def drawing(self) -> Iterator[Axes]:
+        """The axes, with the style of the page."""
+        with self._style():
+            yield self.axes
+
+    @contextmanager
+    def _style(self) -> Iterator[None]:
+        from matplotlib import rc_context
+
+        style: Any = _STYLE | {"svg.hashsalt": self.prefix}
+        with rc_context(style), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "(?s)Glyph .* missing from font")  # the reader's browser has the font
+            yield
+
+    def fit(self) -> None:
+        """Make room for texts at the right of the axes, up to half of the width; longer texts are cut at their end."""
+        from matplotlib.text import Annotation
+
+        notes = [text for text in self.axes.texts if isinstance(text, Annotation) and text.get_text()]
+        beside = [text for text in notes if text.xycoords == ("axes fraction", "data") and text.xy[0] > 1]
+        if not beside:
+            return
+        width, box = self._figure.get_figwidth() * 72, self.axes.get_position()
+        letter = max(float(text.get_fontsize()) for text in beside) * _LETTER
+        most = int(width / 2 / letter)
+        for text in beside:
+            said = visible(text.get_text())
+            text.set_text(said if len(said) <= most else f"{said[: most - 1]}…")
+        right = max(_BESIDE + letter * max(len(text.get_text()) for text in beside), (1 - box.x1) * width)
+        self.axes.set_position((box.x0, box.y0, 1 - right / width - box.x0, box.height))
+
+    def svg(self, title: str, description: str) -> Markup:
+        """The picture as an element of a page, with a text alternative."""
+        sink = io.StringIO()
+        with self._style():
+            for axes in self._figure.axes:
+                axes.set_title("")
+                if (legend := axes.get_legend()) is not None:
+                    legend.remove()
+            self._figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
+        text = _INVISIBLE.sub(lambda found: visible(found[0]), sink.getvalue())
+        return _inlined(text, self.prefix, visible(title), visible(description))
+
+
+def _inlined(text: str, prefix: str, title: str, description: str) -> Markup:
+    """Turn an SVG file written by matplotlib into an element for a page."""
+    from markupsafe import Markup
+
+    root = ET.fromstring(text)  # noqa: S314 - matplotlib wrote it
+    for node in list(root):
+        if _local(node.tag) == "metadata" or any(_local(child.tag) == "style" for child in node):
+            root.remove(node)  # such a style would apply to the whole page
+    values = [value for node in root.iter() for value in node.attrib.values()]
+    referred = {value[1:] for value in values if value.startswith("#")}
+    referred |= {name for value in values for name in _REFERENCE.findall(value)}
+    for node in root.iter():
+        node.tag = _local(node.tag)
+        if node.tag in ("text", "tspan"):
+            node.text = visible(node.text or "")
+        node.attrib = dict(_attributes(node.attrib, referred, prefix))
+    root.attrib = {
+        "viewBox": root.attrib["viewBox"],
+        "role": "img",
+        "aria-labelledby": f"{prefix}-title {prefix}-about",
+    }
+    for place, (name, said) in enumerate((("title", title), ("desc", description))):
+        node = ET.Element(name, id=f"{prefix}-{'title' if name == 'title' else 'about'}")
+        node.text = said
+        root.insert(place, node)
+    return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 - texts were escaped by both writers
+
+
+def _local(name: str) -> str:
+    """A name without its namespace, which HTML does not need."""
+    return name.rpartition("}")[2]
+
+
+def _attributes(given: dict[str, str], referred: set[str], prefix: str) -> Iterator[tuple[str, str]]:
+    """The attributes of an element, with prefixed ids, short numbers and the page's colours."""
+    for full, value in given.items():
+        name = _local(full)
+        if name == "id":
+            if value in referred:
+                yield name, f"{prefix}-{value}"
+        elif name == "href":
+            yield name, f"#{prefix}-{value[1:]}"
+        elif name == "style":
+            style = "; ".join(
+                part for part in value.split("; ") if not part.startswith("font-family")
+            )  # the page has one
+            yield name, _COLOUR.sub(lambda found: _VARIABLES.get(found[0].lower(), found[0]), _short(style))
+        elif name == "d":
+            yield name, re.sub(r"\s*([A-Za-z])\s*", r"\1", _short(value)).strip()
+        elif name == "transform" and value.startswith("rotate(-0 "):
+            continue
+        else:
+            yield name, _REFERENCE.sub(lambda found: f"url(#{prefix}-{found[1]})", _short(value))
+
+
+def _short(text: str) -> str:
+    """Round the numbers in a text to two decimals, without trailing zeros."""
+    return _NUMBER.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), text)
+
 
 _LINES = 40  # slices or differences in a picture
 _TEXT = 5.2  # points per letter of a name

@@ -119,7 +119,7 @@ class Attribution(AsJson):
             Whether to show examples, which are values from the data.
         """
         from streameval.report.attribution import attribution_page
-        from streameval.report.html import html_of
+        from streameval.report.elements import html_of
 
         return html_of(attribution_page(self, self.source, with_examples=with_examples))
 

@@ -245,7 +245,7 @@ class Check(Saved):
 
     def to_html(self) -> str:
         """The text of a self-contained HTML page."""
-        from streameval.report.html import html_of
+        from streameval.report.elements import html_of
         from streameval.report.nights import check_page
 
         facts = self.partition, self.nights, self.judgements, self.recent, self.odd
