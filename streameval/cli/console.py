@@ -25,6 +25,7 @@ import sys
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -227,37 +228,32 @@ def note(text: str) -> None:
 def progress_bar(quiet: bool, total: int | None = None) -> Iterator[Callable[..., None] | None]:
     """A progress bar on stderr with rows and rows per second; yields None if stderr is not a terminal.
 
-    Unless `quiet`, a line follows if compiled loops could not be cached on disk.
+    It yields a function of the rows done and all rows; if `total` is known, of the rows that have been added, which
+    threads may call. Unless `quiet`, a line follows if compiled loops could not be cached on disk.
     """
-    with _bar(quiet, total) as advance:
-        yield advance
+    if quiet or not sys.stderr.isatty():
+        yield None
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+        from rich.text import Text
+
+        class Rate(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                speed = task.speed or task.finished_speed or 0.0
+                return Text(f"{task.completed:,.0f} rows  {speed / 1e6:,.1f} M rows/s")
+
+        columns = TextColumn("{task.description}"), BarColumn(), Rate(), TimeRemainingColumn()
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task("rows", total=total)
+
+            def update(done: int, rows: int = -1) -> None:
+                progress.update(task, completed=done, total=rows if rows >= 0 else None)
+
+            yield update if total is None else partial(progress.advance, task)
     loops = sys.modules.get("streameval.kernels.jit")  # not imported if no loop was needed
     if not quiet and loops is not None and not loops.is_cached():
         note("streameval: no writable folder for compiled code; set NUMBA_CACHE_DIR to start faster")
-
-
-@contextmanager
-def _bar(quiet: bool, total: int | None) -> Iterator[Callable[..., None] | None]:
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-    from rich.text import Text
-
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            speed = task.speed or task.finished_speed or 0.0
-            return Text(f"{task.completed:,.0f} rows  {speed / 1e6:,.1f} M rows/s")
-
-    columns = TextColumn("{task.description}"), BarColumn(), Rate(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("rows", total=total)
-
-        def advance(done: int, rows: int = -1) -> None:
-            progress.update(task, completed=done, total=rows if rows >= 0 else total)
-
-        yield advance
 
 
 INTERRUPTED = 130  # exit status
@@ -291,31 +287,36 @@ class Commands(click.Group):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the arguments."""
-        try:
-            with _usage_masked():
-                return super().make_context(*args, **extra)
-        except KeyboardInterrupt:
-            self._interrupt.tell()
-        except BrokenPipeError:
-            raise
-        except OSError as error:  # of help, which is printed here
-            _fail(_reason(error), 1)
+        with self._failures():
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        with self._failures(ctx):
+            return super().invoke(ctx)
+
+    @contextmanager
+    def _failures(self, ctx: click.Context | None = None) -> Iterator[None]:
+        """Turn exceptions into one line on stderr and an exit status."""
         try:
-            with _usage_masked():
-                return super().invoke(ctx)
+            yield
+        except click.UsageError as error:
+            text = error.format_message()
+            shown = visible_lines(masked(text))
+            if shown == text:
+                raise  # keeps its kind: without a command, click shows the help alone
+            raise click.UsageError(shown, error.ctx) from None
         except StreamevalError as error:
-            command = self.commands.get(ctx.invoked_subcommand or "")
+            command = self.commands.get(ctx.invoked_subcommand or "") if ctx else None
             text = _spelled(error, command.params if command else ())
             _fail(text, 2 if isinstance(error, OptionError) else 1)
         except (KeyboardInterrupt, click.Abort):
             self._interrupt.tell()
         except BrokenPipeError:
             raise  # the reader has closed the pipe; click exits quietly
-        except OSError as error:
-            _fail(_reason(error), 1)
+        except OSError as error:  # with its file if it has one
+            text = error.strerror or str(error)
+            _fail(text if error.filename is None else f"{error.filename}: {text}", 1)
         except Exception:
             if self._interrupt.heard:  # Python 3.11 turns an interrupt in __set_name__ into a RuntimeError
                 self._interrupt.tell()
@@ -377,25 +378,6 @@ def show_visibly() -> None:
     sys.excepthook = tell
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(Visible())
-
-
-@contextmanager
-def _usage_masked() -> Iterator[None]:
-    """Leave secrets out of the messages of usage errors, and escape sequences."""
-    try:
-        yield
-    except click.UsageError as error:
-        text = error.format_message()
-        shown = visible_lines(masked(text))
-        if shown == text:
-            raise  # keeps its kind: without a command, click shows the help alone
-        raise click.UsageError(shown, error.ctx) from None
-
-
-def _reason(error: OSError) -> str:
-    """The message of an error of the operating system, with its file if it has one."""
-    text = error.strerror or str(error)
-    return text if error.filename is None else f"{error.filename}: {text}"
 
 
 def _fail(text: str, status: int) -> NoReturn:

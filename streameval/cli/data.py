@@ -15,8 +15,6 @@ from streameval.saving import check_writable
 from streameval.wording import plural, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import RenderableType
 
     from streameval.evaluation.costs.attributed import Attribution
@@ -72,10 +70,10 @@ def attribute(
             losses = store.attribute(data=list(data[1:]) or None, **asked)
     for path in out:
         losses.save(path, with_examples=with_examples)
-    to.deliver(lambda: losses.to_json(indent=2), lambda: shown(losses, from_store=store is not None))
+    to.deliver(lambda: losses.to_json(indent=2), lambda: attribution_tables(losses, from_store=store is not None))
 
 
-def shown(found: Attribution, *, from_store: bool = False) -> RenderableType:
+def attribution_tables(found: Attribution, *, from_store: bool = False) -> RenderableType:
     """All tables, each followed by a line that states how much of the loss it explains."""
     from streameval.report.attribution import IN_DATA, READ_ONCE, conclusion, hashed, listed, stayed, title_of
     from streameval.report.terminal import rich_table
@@ -153,50 +151,32 @@ def sketch(
 
         shares = [i / 500 for i in range(501)]
         plot_quantiles({_name(key): (shares, one.quantile(shares)) for key, one in sketches.items()}, save_to=to.plot)
-    facts = _facts(sketches, quantiles)
-    to.deliver_rows(facts, lambda: _rows(facts), lambda: _shown(sketches, quantiles))
-
-
-def _facts(sketches: Sketches, shares: Sequence[float]) -> list[dict[str, Any]]:
-    """The quantiles as plain values."""
-    return [
-        {
-            "column": column,
-            **({"class": side} if side else {}),
-            "count": one.count,
-            "nan": one.nan,
-            "quantiles": [{"q": q, "value": _finite(x)} for q, x in _pairs(one, shares)],
-        }
-        for (column, side), one in sketches.items()
+    values = {key: list(map(float, one.quantile(list(quantiles)))) for key, one in sketches.items()}
+    facts = [
+        {"column": key[0], **({"class": key[1]} if key[1] else {}), "count": one.count, "nan": one.nan}
+        | {"quantiles": [{"q": q, "value": _finite(x)} for q, x in zip(quantiles, values[key], strict=True)]}
+        for key, one in sketches.items()
+    ]
+    rows = [
+        {"column": key[0], "class": key[1], "count": one.count, "nan": one.nan, "q": q, "value": None if x != x else x}
+        for key, one in sketches.items()
+        for q, x in zip(quantiles, values[key], strict=True)
     ]
 
+    def shown() -> RenderableType:
+        names = list(map(_name, sketches))
+        lines = [
+            [f"{q:g}", *(f"{x:.6g}" for x in line)]
+            for q, line in zip(quantiles, zip(*values.values(), strict=True), strict=True)
+        ]
+        counts = ["rows", *(f"{one.count:,.0f}" for one in sketches.values())]
+        return table(["quantile", *names], [*lines, counts], names)
 
-def _rows(facts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per quantile; `class` is null for all rows. Infinite quantiles, which JSON holds as text, are floats."""
-    return [
-        {"column": one["column"], "class": one.get("class"), "count": one["count"], "nan": one["nan"]}
-        | {"q": each["q"], "value": None if each["value"] is None else float(each["value"])}
-        for one in facts
-        for each in one["quantiles"]
-    ]
-
-
-def _shown(sketches: Sketches, shares: Sequence[float]) -> RenderableType:
-    """The quantiles as a table with one column per sketch."""
-    names = list(map(_name, sketches))
-    values = [[f"{x:.6g}" for _, x in _pairs(one, shares)] for one in sketches.values()]
-    rows = [[f"{q:g}", *row] for q, row in zip(shares, zip(*values, strict=True), strict=True)]
-    counts = ["rows", *(f"{one.count:,.0f}" for one in sketches.values())]
-    return table(["quantile", *names], [*rows, counts], names)
+    to.deliver_rows(facts, lambda: rows, shown)
 
 
 def _name(key: tuple[str, str | None]) -> str:
     return " ".join(filter(None, key))
-
-
-def _pairs(one: QuantileSketch, shares: Sequence[float]) -> list[tuple[float, float]]:
-    """Pairs of share and quantile."""
-    return list(zip(shares, map(float, one.quantile(list(shares))), strict=True))
 
 
 def _finite(value: float) -> float | str | None:

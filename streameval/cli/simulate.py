@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,9 +11,6 @@ from streameval.cli.console import Output, note, piped, progress_bar, tell
 from streameval.cli.options import options_of
 from streameval.options import FLAG, NAMES, Kind, Option, choice, honoured, real_number, whole_number
 from streameval.wording import plural
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _row(name: str, kind: Kind, default: Any, text: str, *, required: bool = False) -> Option:
@@ -44,6 +41,11 @@ SIMULATION = (
     Option("overwrite", FLAG, False, ("simulate",), "nothing", "Replace an earlier simulation in OUT."),
     Option("quiet", FLAG, False, ("simulate",), "nothing", "Print no progress or summary."),
 )  # fmt: skip
+DEMO = (
+    Option("rows", _WHOLE, _DEMO_ROWS, ("demo",), "value", "Messages to simulate."),
+    Option("out", NAMES, (), ("demo",), "nothing", metavar="FILE",
+           help="Write everything to a .json, .csv, .parquet or .html file; repeat for several."),
+)  # fmt: skip
 
 
 @click.command()
@@ -57,43 +59,15 @@ def simulate(out: str, rows: int, quiet: bool = False, **asked: Any) -> None:
     from streameval.simulation import simulate as run
 
     with progress_bar(quiet, rows) as advance:
-        done = run(out, rows=rows, progress=None if advance is None else _counter(advance), **asked)
+        done = run(out, rows=rows, progress=advance, **asked)
     if not quiet:
         speed = f"{done.rows / max(done.seconds, 1e-9) / 1e6:.1f} M rows/s"
         size = f"{plural(done.rows, 'row')}, {done.bytes / 1e6:,.1f} MB"
         note(f"{done.path}: {size} in {done.seconds:.1f} s ({speed})")
 
 
-def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
-    """Wrap a progress callback of total rows so that it takes increments, from any thread."""
-    import threading
-
-    lock, done = threading.Lock(), 0
-
-    def count(rows: int) -> None:
-        nonlocal done
-        with lock:
-            done += rows
-            advance(done)
-
-    return count
-
-
 @click.command()
-@options_of(
-    [
-        Option("rows", _WHOLE, _DEMO_ROWS, ("demo",), "value", "Messages to simulate."),
-        Option(
-            "out",
-            NAMES,
-            (),
-            ("demo",),
-            "nothing",
-            metavar="FILE",
-            help="Write everything to a .json, .csv, .parquet or .html file; repeat for several.",
-        ),
-    ]
-)
+@options_of(DEMO)
 def demo(rows: int = _DEMO_ROWS, **asked: Any) -> None:
     """Simulate a small data set, evaluate it, and print the table.
 
@@ -112,12 +86,10 @@ def demo(rows: int = _DEMO_ROWS, **asked: Any) -> None:
         made = make(Path(folder) / "data", rows=rows, partitions=14, singletons=0.7, lone_positives=0.02)
         more: dict[str, Any] = {"unit": "campaign", "baseline": "score_b"} if out else {}
         found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance, **more)
-    told = f"streameval demo --rows {made.rows} --out FILE"
+    messages, command = plural(made.rows, "simulated message"), f"streameval demo --rows {made.rows} --out FILE"
     for path in out:
-        replace(found, source=Source((f"{plural(made.rows, 'simulated message')}",), 0, told)).save(path)
-    size = f"{made.bytes / 1e6:.1f} MB of Parquet"
-    rows_made = plural(made.rows, "simulated message")
-    note(f"{rows_made} in {made.partitions} nightly partitions, {size}")
+        replace(found, source=Source((messages,), 0, command)).save(path)
+    note(f"{messages} in {made.partitions} nightly partitions, {made.bytes / 1e6:.1f} MB of Parquet")
     tell(render(found, plain=piped()))
     note("Your own data: streameval evaluate DATA --label label --score score_a --cluster cluster")
 

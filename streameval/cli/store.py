@@ -56,6 +56,10 @@ def reads_store(verb: str, formats: Sequence[str] = PAGES) -> Callable[[Callable
         def command(store: str, plan_only: bool = False, **asked: Any) -> None:
             to = Output.take(asked, formats)
             opened = opened_store(store, asked)
+            if plan_only and {"accepted", "why"} & asked.keys():
+                raise OptionError(
+                    "plan_only=True would change nothing: accepting reads no data; leave it out", "plan_only"
+                )
             if plan_only:
                 tell_plan(opened, verb, {name: asked[name] for name in asked if name in honoured(verb)}, to)
             else:

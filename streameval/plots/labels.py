@@ -10,7 +10,6 @@ a box is free of a line if none of the line's points lies inside.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
@@ -153,17 +152,9 @@ _SIDES = {
 }
 
 
-@dataclass(frozen=True)
-class _Placed:
-    """Parameters of a placement: the largest x shown, the legend's preferred place, the size of the axes."""
-
-    limit: float
-    preferred: Place
-    size: tuple[float, float]
-
-
 _THRESHOLDS: WeakKeyDictionary[Line2D, Thresholds] = WeakKeyDictionary()
-_PLACED: WeakKeyDictionary[Axes, _Placed] = WeakKeyDictionary()
+# the largest x shown, the legend's preferred place, and the size of the axes
+_PLACED: WeakKeyDictionary[Axes, tuple[float, Place, tuple[float, float]]] = WeakKeyDictionary()
 
 
 def mark(curve: Line2D, thresholds: Thresholds) -> None:
@@ -183,19 +174,17 @@ def arrange(figure: Figure, ax: Axes, limit: float, preferred: Place) -> None:
         legend.remove()
     _lay_out(figure)
     _place(figure, ax, limit, preferred)
-    for other in figure.axes:
-        before = _PLACED.get(other)
-        if before is not None and other is not ax and not np.allclose(_size(other), before.size, rtol=0.01):
-            _place(figure, other, before.limit, before.preferred)
+    for other, before in [(other, _PLACED[other]) for other in figure.axes if other in _PLACED]:
+        if other is not ax and not np.allclose(_size(other), before[2], rtol=0.01):
+            _place(figure, other, *before[:2])
 
 
 def arrange_all(figure: Figure) -> None:
     """Place the legends and thresholds of all axes again, once a figure is complete."""
     _lay_out(figure)
     for ax in figure.axes:
-        before = _PLACED.get(ax)
-        if before is not None:
-            _place(figure, ax, before.limit, before.preferred)
+        if ax in _PLACED:
+            _place(figure, ax, *_PLACED[ax][:2])
 
 
 def _lay_out(figure: Figure) -> None:
@@ -211,8 +200,10 @@ def _place(figure: Figure, ax: Axes, limit: float, preferred: Place) -> None:
         if text.get_gid() == _LABEL:
             text.remove()
     box = _legend(figure, ax, preferred)
-    _annotate(ax, limit, _point(figure, ax), [] if box is None else [box])
-    _PLACED[ax] = _Placed(limit, preferred, _size(ax))
+    width, height = _size(ax)
+    point = figure.dpi / 72 / width, figure.dpi / 72 / height  # shares of the axes
+    _annotate(ax, limit, point, [] if box is None else [box])
+    _PLACED[ax] = limit, preferred, _size(ax)
 
 
 def _size(ax: Axes) -> tuple[float, float]:
@@ -220,12 +211,6 @@ def _size(ax: Axes) -> tuple[float, float]:
     ax.apply_aspect()
     extent = ax.get_window_extent()
     return extent.width, extent.height
-
-
-def _point(figure: Figure, ax: Axes) -> tuple[float, float]:
-    """A typographical point as shares of the axes' width and height."""
-    width, height = _size(ax)
-    return figure.dpi / 72 / width, figure.dpi / 72 / height
 
 
 def _entries(ax: Axes) -> tuple[list[Any], list[str]]:

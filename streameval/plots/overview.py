@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streameval.errors import OptionError
 from streameval.plots.canvas import checked_path, new_figure, save
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from streameval.plots.canvas import Evaluated
     from streameval.results import Curve, Scalar
 
-    Panel = tuple[str, Callable[[Axes], object]]
+    Panel = tuple[str, Callable[..., object]]  # its title, and what draws it on `ax`
 
 _WIDE, _HIGH = 5.4, 4.9  # inches of a panel
 _ACROSS = 3
@@ -80,9 +81,13 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
     for i, (title, draw) in enumerate(panels):
         ax = figure.add_subplot(grid[divmod(i, across)])
         try:
-            draw(ax)
+            draw(ax=ax)
         except OptionError as error:
-            _say(ax, title, str(error))
+            ax.clear()
+            ax.set_axis_off()
+            ax.set_title(title)
+            reason = textwrap.fill(str(error), 44)
+            ax.text(0.5, 0.5, reason, ha="center", va="center", fontsize=9, color="#404040")
     arrange_all(figure)
     save(figure, path)
     return figure
@@ -95,34 +100,32 @@ def _panels(found: Evaluated) -> Iterator[Panel]:
         if scores:
             yield title, partial(_curves, found, name, scores)
     for of in scores:
-        yield f"Distribution of {of}", _drawn(plot_score_distributions, found, of)
+        yield f"Distribution of {of}", partial(plot_score_distributions, found, of)
     if scores and any(fnmatchcase(r.metric, name) for r in found.results for name in _CALIBRATION):
         yield "Reliability", partial(_diagram, found, "reliability", draw_reliability)
         yield "Isotonic fit (CORP)", partial(_diagram, found, "corp", draw_corp)
     pointed = {r.of for r in found.results if r.threshold is not None and "=" in r.metric and r.slice is None}
     for of in scores:
         if of in pointed:
-            yield "What a threshold gives", _drawn(plot_thresholds, found, of)
+            yield "What a threshold gives", partial(plot_thresholds, found, of)
     if clusters:
         yield "Lift curve", partial(_curves, found, "lift", clusters)
     for of in clusters:
-        yield f"Purity by size of {of}", _drawn(plot_purity_by_size, found, of)
+        yield f"Purity by size of {of}", partial(plot_purity_by_size, found, of)
     differences = [r for r in found.results if r.baseline is not None]
     for first in range(0, len(differences), _LINES):
         some = differences[first : first + _LINES]
         part = f", {first + 1} to {first + len(some)} of {len(differences)}" * (len(some) < len(differences))
-        yield f"Differences{part}", partial(_differences, some, f"Differences{part}")
-    for by, metric, of in _sliced(found):
-        yield f"{metric} by {by}", _drawn(plot_slices, found, by, metric, of)
+        yield f"Differences{part}", partial(_titled_differences, some, f"Differences{part}")
+    sliced: dict[tuple[str, str], str] = {}  # the first metric of each column in each slicing
+    for r in found.results:
+        if r.slice is not None and r.baseline is None:
+            sliced.setdefault((",".join(r.slice), str(r.of)), r.metric)
+    for (by, of), metric in sliced.items():
+        yield f"{metric} by {by}", partial(plot_slices, found, by, metric, of)
 
 
-def _drawn(picture: Callable[..., object], *what: Any) -> Callable[[Axes], object]:
-    """A function that draws a plot on given axes."""
-    return lambda ax: picture(*what, ax=ax)
-
-
-def _differences(some: Sequence[Scalar], title: str, ax: Axes) -> None:
-    """As many differences as a panel holds."""
+def _titled_differences(some: Sequence[Scalar], title: str, ax: Axes) -> None:
     plot_differences(some, ax=ax).set_title(title, fontsize=11)
 
 
@@ -150,22 +153,3 @@ def _defined(found: Evaluated, name: str, columns: tuple[str, ...]) -> dict[int,
     if refused is not None and not curves:
         raise refused
     return curves
-
-
-def _sliced(found: Evaluated) -> list[tuple[str, str, str]]:
-    """The first metric of each column in each slicing."""
-    first: dict[tuple[str, str], str] = {}
-    for r in found.results:
-        if r.slice is not None and r.baseline is None:
-            first.setdefault((",".join(r.slice), str(r.of)), r.metric)
-    return [(by, metric, of) for (by, of), metric in first.items()]
-
-
-def _say(ax: Axes, title: str, reason: str) -> None:
-    """An empty panel with the reason."""
-    import textwrap
-
-    ax.clear()
-    ax.set_axis_off()
-    ax.set_title(title)
-    ax.text(0.5, 0.5, textwrap.fill(reason, 44), ha="center", va="center", fontsize=9, color="#404040")

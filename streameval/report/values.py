@@ -470,8 +470,13 @@ def sampling_notes(results: Sequence[Scalar], *, store: bool = False) -> list[st
     `store` is whether the results come from a store; the remedy for missing units is then `add --unit`.
     """
     sliced = [(f"{r.metric}[{r.of}]", _slice(r), r) for r in results if r.slice]
-    reasons = [*_reasons([result for result in results if not result.slice]), *_missing(sliced, "slice")]
-    return [*_units(results, store=store, warn=not sliced), *reasons, *_adjusted(results)]
+    why: dict[str, list[str]] = {}
+    for r in results:
+        if not r.slice and r.value == r.value and r.ci_level is not None and r.ci_lower is None and r.ci_reason:
+            why.setdefault(r.ci_reason, []).append(f"{r.metric}[{r.of}]")
+    reasons = [f"no interval of {few(list(dict.fromkeys(names)))}: {reason}" for reason, names in why.items()]
+    units = _units(results, store=store, warn=not sliced)
+    return [*units, *reasons, *_missing(sliced, "slice"), *_adjusted(results)]
 
 
 def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
@@ -511,6 +516,12 @@ def night_notes(columns: Mapping[str, Sequence[Scalar]], nights: Sequence[str]) 
     return [*_units([result for _, _, result in cells], store=True, warn=False), *_missing(cells, "night")]
 
 
+def _named(places: Mapping[str, None], what: str) -> str:
+    """A single slice or night, or the number of them and the first three."""
+    names = list(places)
+    return names[0] if len(names) == 1 else f"{plural(len(names), what)} ({few(names)})"
+
+
 def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
     """Notes on cells of a table without a value or an interval, with the reasons, and on those with rough intervals.
 
@@ -529,7 +540,7 @@ def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
             metrics, places, reasons = why.setdefault((kind, _UNITS.sub("", reason)), ({}, {}, {}))
             metrics[metric] = places[place] = reasons[reason] = None
     lines = [
-        f"no {kind} of {few(list(metrics))} in {_listed(places, what)}: {_joined(list(reasons))}"
+        f"no {kind} of {few(list(metrics))} in {_named(places, what)}: {_joined(list(reasons))}"
         for (kind, _), (metrics, places, reasons) in why.items()
     ]
     left = len(lines) - _MOST_REASONS
@@ -537,7 +548,7 @@ def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
     rough = dict.fromkeys(
         place for _, place, r in cells if r.ci_lower is not None and (r.effective_units or math.inf) < FEW_UNITS
     )
-    few_units = f"warning: fewer than {FEW_UNITS} effective units in {_listed(rough, what)}: rough intervals"
+    few_units = f"warning: fewer than {FEW_UNITS} effective units in {_named(rough, what)}: rough intervals"
     return [*lines, *[few_units] * bool(rough)]
 
 
@@ -557,12 +568,6 @@ def _slice(result: Scalar) -> str:
     """The slice of a result, in at most 60 characters."""
     name = visible(slice_name(result.slice))
     return name if len(name) <= _LONG_SLICE else f"{name[: _LONG - 2]}…}}"
-
-
-def _listed(places: Mapping[str, None], what: str) -> str:
-    """A single slice or night, or the number of them and the first three."""
-    names = list(places)
-    return names[0] if len(names) == 1 else f"{plural(len(names), what)} ({few(names)})"
 
 
 def _units(results: Sequence[Scalar], *, store: bool, warn: bool = True) -> Iterator[str]:
@@ -591,15 +596,6 @@ def _effective(effective: Sequence[float]) -> str:
     units = [math.floor(each + _ROUNDING) for each in effective]
     at_least = "at least " if len(set(units)) > 1 else ""
     return f": {at_least}{plural(min(units), 'effective unit')}" if units else ""
-
-
-def _reasons(results: Sequence[Scalar]) -> list[str]:
-    why: dict[str, list[str]] = {}
-    for result in results:
-        defined = result.value == result.value
-        if defined and result.ci_level is not None and result.ci_lower is None and result.ci_reason:
-            why.setdefault(result.ci_reason, []).append(f"{result.metric}[{result.of}]")
-    return [f"no interval of {few(list(dict.fromkeys(names)))}: {reason}" for reason, names in why.items()]
 
 
 def _adjusted(results: Sequence[Scalar]) -> Iterator[str]:

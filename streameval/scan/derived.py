@@ -122,12 +122,11 @@ class SlicingColumn(str):
 class SourceColumn(str):
     """The name of a column that is read, with the names of the slicing columns that are computed from it."""
 
-    computes: tuple[str, ...] = ()
+    computes: tuple[str, ...]
 
-    @classmethod
-    def of(cls, name: str, computes: Iterable[str]) -> SourceColumn:
+    def __new__(cls, name: str, computes: Iterable[str]) -> SourceColumn:
         """A column from which some are computed."""
-        column = cls(name)
+        column = super().__new__(cls, name)
         column.computes = tuple(computes)
         return column
 
@@ -206,7 +205,10 @@ class Derived:
             array = array.dictionary_decode()
         if self.edges:
             return self._binned(array.cast(pa.float32()) if types.is_float16(array.type) else array)
-        return pc.hour(array) if self.part == "hour" else _formatted(array, _PARTS[self.part])
+        if self.part == "hour":
+            return pc.hour(array)
+        encoded = array.dictionary_encode()  # each distinct time is formatted once
+        return pa.DictionaryArray.from_arrays(encoded.indices, pc.strftime(encoded.dictionary, _PARTS[self.part]))
 
     def _binned(self, array: pa.Array) -> pa.Array:
         """The interval of each number."""
@@ -233,15 +235,8 @@ def read_from(column: SlicingColumn) -> str:
     >>> read_from(SlicingColumn("hour(sent_at)")), read_from(SlicingColumn("country"))
     ('sent_at', 'country')
     """
-    made = Derived.of_text(column)
-    return column if made is None else made.column
-
-
-def _formatted(array: pa.Array, layout: str) -> pa.Array:
-    """Times formatted as texts; each distinct time is formatted once."""
-    encoded = array.dictionary_encode()
-    texts = pc.strftime(encoded.dictionary, layout)
-    return pa.DictionaryArray.from_arrays(encoded.indices, texts)
+    derived = Derived.of_text(column)
+    return column if derived is None else derived.column
 
 
 def _number(edge: str) -> float:
@@ -250,18 +245,10 @@ def _number(edge: str) -> float:
     >>> _number("20"), _number("x")
     (20, nan)
     """
-    try:
-        return int(edge)
-    except ValueError:
-        try:
-            return float(edge)
-        except ValueError:
-            return math.nan
-
-
-def _last_edge(text: str) -> float:
-    """The last edge of a text; NaN if it is not a number."""
-    return _number(re.split("[=,]", text)[-1].strip())
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(edge)
+    return math.nan
 
 
 def _reached(array: pa.Array, edge: str) -> pa.Array:
@@ -288,7 +275,8 @@ def slicing(text: str) -> Iterator[str]:
     """
     parts: list[str] = []
     for part in text.split(","):
-        if parts and "=" in parts[-1] and (not math.isnan(_number(part)) or math.isnan(_last_edge(parts[-1]))):
+        last_edge = re.split("[=,]", parts[-1])[-1] if parts and "=" in parts[-1] else None
+        if last_edge is not None and (not math.isnan(_number(part)) or math.isnan(_number(last_edge.strip()))):
             parts[-1] += f",{part.strip()}"
         else:
             parts.append(part.strip())

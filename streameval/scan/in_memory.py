@@ -256,21 +256,20 @@ def _refuse_int96(dataset: pads.Dataset, columns: Sequence[str]) -> None:
 
 
 def _stream_holding(item: Any, columns: Sequence[str], name: str, first_row: int) -> Holding:
-    """A stream as one piece, which can be read once."""
-    kinds = find(_stream_schema(item, name), columns, name)
-    return Holding(name, kinds, (Piece("", name, first_row, -1, 0, source=StreamSource(item, name)),))
-
-
-def _stream_schema(data: Any, name: str) -> pa.Schema:
-    """The schema of a reader, or of an object that exports Arrow streams."""
-    if isinstance(data, pa.RecordBatchReader):
-        return data.schema
+    """A reader, or an object that exports Arrow streams, as one piece, which can be read once."""
     try:
-        return pa.schema(data) if hasattr(data, "__arrow_c_schema__") else pa.RecordBatchReader.from_stream(data).schema
+        if isinstance(item, pa.RecordBatchReader):
+            schema = item.schema
+        elif hasattr(item, "__arrow_c_schema__"):
+            schema = pa.schema(item)
+        else:
+            schema = pa.RecordBatchReader.from_stream(item).schema
     except (ValueError, TypeError, pa.ArrowException) as error:
         raise SchemaError(
             f"{name}: cannot be read as an Arrow stream: {reason(error)}; give only the columns that are needed"
         ) from error
+    kinds = find(schema, columns, name)
+    return Holding(name, kinds, (Piece("", name, first_row, -1, 0, source=StreamSource(item, name)),))
 
 
 def _frame_holding(item: Any, columns: Sequence[str], name: str, first_row: int) -> Holding:
@@ -413,19 +412,15 @@ def holdings(data: Any, columns: Sequence[str], compute: Callable[[Any], Any] | 
         parts = data[[names[column] for column in columns]].to_delayed()
     else:
         what, parts = "the delayed tables", list(data)
-        kinds = find(_first_schema(parts[0], compute), columns, what)
+        schema = parts[0].schema  # delayed as well
+        try:
+            schema = compute(schema) if compute else schema.compute(scheduler="synchronous")
+        except AttributeError as error:
+            raise SchemaError(f"{what}: {reason(error)}; each must compute to a pyarrow.Table") from error
+        kinds = find(schema, columns, what)
     for i, part in enumerate(parts):
         name = f"partition {i} of {what}"
         yield Holding(name, kinds, (Piece("", name, 0, -1, 0, name, source=LazySource(part, name)),))
-
-
-def _first_schema(part: Any, compute: Callable[[Any], Any] | None) -> pa.Schema:
-    """The schema of a delayed table, which is computed; raises `SchemaError` if it is not a table."""
-    schema = part.schema  # delayed as well
-    try:
-        return compute(schema) if compute else schema.compute(scheduler="synchronous")
-    except AttributeError as error:
-        raise SchemaError(f"the delayed tables: {reason(error)}; each must compute to a pyarrow.Table") from error
 
 
 def _frame_schema(frame: Any, columns: Sequence[str]) -> pa.Schema:

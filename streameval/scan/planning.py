@@ -139,7 +139,7 @@ def _read_columns(columns: Sequence[str], inputs: Sequence[Callable[[list[str]],
             sources.setdefault(read_from(name), []).append(name)
         else:
             sources.setdefault(name, [])
-    return [SourceColumn.of(name, computes) if computes else name for name, computes in sources.items()]
+    return [SourceColumn(name, computes) if computes else name for name, computes in sources.items()]
 
 
 def _have_column(inputs: Sequence[Callable[[list[str]], Holding]], name: str) -> bool:
@@ -176,27 +176,17 @@ def _items(data: Any, tables: Tables) -> Iterator[Any]:
         yield from locate(uri, Tables(version))
     elif isinstance(data, str | os.PathLike):
         yield from locate(os.fspath(data), tables)
-    elif _is_dataset(data):
-        yield from dataset_items(data)
+    elif "pyarrow.dataset" in sys.modules and isinstance(data, sys.modules["pyarrow.dataset"].Dataset):
+        yield from dataset_items(data)  # importing the module takes 0.3 s, as it imports pandas
     elif not isinstance(data, list | tuple):
         yield data
-    elif _are_alike(data):
+    elif data and all(
+        isinstance(item, pa.Table | pa.RecordBatch) and item.schema.equals(data[0].schema) for item in data
+    ):
         yield pa.concat_tables(memory.as_table(item) for item in data)
     else:
         for item in data:
             yield from _items(item, tables)
-
-
-def _are_alike(data: Sequence[Any]) -> bool:
-    """Whether a list consists of tables and batches with equal schemas, which are read as one table."""
-    in_memory = data and all(isinstance(item, pa.Table | pa.RecordBatch) for item in data)
-    return bool(in_memory and all(item.schema.equals(data[0].schema) for item in data))
-
-
-def _is_dataset(data: object) -> bool:
-    """Whether `data` is a dataset, without importing `pyarrow.dataset`, which imports pandas and takes 0.3 s."""
-    loaded = sys.modules.get("pyarrow.dataset")
-    return loaded is not None and isinstance(data, loaded.Dataset)
 
 
 def _unify(holdings: Sequence[Holding], columns: Sequence[str]) -> pa.Schema:

@@ -112,15 +112,10 @@ def _conformed(array: pa.Array, field: pa.Field, name: str) -> pa.Array:
 
 def _limited(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Divide a batch so that texts in dictionaries that the schema decodes take at most `TEXT_BYTES` per part."""
+    plain = {field.name for field in schema if not pa.types.is_dictionary(field.type)}
     pairs = zip(batch.schema.names, batch.columns, strict=True)
-    rows = decodable_rows(array for name, array in pairs if _is_plain(schema, name))
+    rows = decodable_rows(array for name, array in pairs if name in plain)
     yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
-
-
-def _is_plain(schema: pa.Schema, name: str) -> bool:
-    """Whether the schema has a column `name` that is not a dictionary."""
-    at = schema.get_field_index(name)
-    return at >= 0 and not pa.types.is_dictionary(schema.field(at).type)
 
 
 def _with_shared_dictionaries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -63,11 +63,12 @@ def widen(kinds: Iterable[pa.DataType]) -> pa.DataType | None:
     pyarrow.DataType or None
         None if no type holds all values.
     """
-    distinct = {_stored(kind) for kind in kinds} - {pa.null()}
+    distinct = {kind if types.is_dictionary(kind) else plain(kind) for kind in kinds} - {pa.null()}
     if not distinct:
         return pa.null()
-    if all(_is_text_dictionary(kind) for kind in distinct):
-        values = widen(kind.value_type for kind in distinct)
+    coded = [kind.value_type for kind in distinct if types.is_dictionary(kind)]
+    if len(coded) == len(distinct) and all(_is_string(kind) or _is_binary(kind) for kind in coded):
+        values = widen(coded)
         return None if values is None else pa.dictionary(pa.int32(), values)
     return _widen_plain({plain(kind) for kind in distinct} - {pa.null()})
 
@@ -116,16 +117,6 @@ def occurring(array: pa.DictionaryArray) -> pa.DictionaryArray:
     """
     coded = array.indices.dictionary_encode()
     return pa.DictionaryArray.from_arrays(coded.indices, array.dictionary.take(coded.dictionary))
-
-
-def _stored(kind: pa.DataType) -> pa.DataType:
-    """The type without extensions and run-end encoding; dictionaries are kept."""
-    return kind if types.is_dictionary(kind) else plain(kind)
-
-
-def _is_text_dictionary(kind: pa.DataType) -> bool:
-    """Whether `kind` is a dictionary of strings or bytes."""
-    return types.is_dictionary(kind) and (_is_string(kind.value_type) or _is_binary(kind.value_type))
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -143,18 +143,15 @@ def distinct(items: Iterable[Any]) -> list[Any]:
             known = places.setdefault(item.real or item.path, [])
             same = next((i for i in known if item.filesystem.equals(kept[i].filesystem)), None)
             if same is not None:
-                _refuse_overlap(kept[same], item)
+                if _row_groups(kept[same]) != _row_groups(item):
+                    raise DataError(
+                        f"{item.name}: named more than once, with other row groups; name inputs that do not overlap"
+                    )
                 kept[same] = min(kept[same], item, key=lambda file: file.detour)
                 continue
             known.append(len(kept))
         kept.append(item)
     return kept
-
-
-def _refuse_overlap(one: File, two: File) -> None:
-    """Raise `DataError` if the same file is given with different row groups."""
-    if _row_groups(one) != _row_groups(two):
-        raise DataError(f"{two.name}: named more than once, with other row groups; name inputs that do not overlap")
 
 
 def root_of(directory: str) -> str:
@@ -317,8 +314,10 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
     files, others = list[File](), dict[str, str]()
     scheme = text.partition("://")[0] if "://" in text else ""
     deltas = tables.roots(tree, scheme + text.partition("?")[2], real, name) if base else []
-    if base and not where.pattern and _is_store(base, deltas, found):
-        raise DataError(f"{name}: is a store, not data; evaluate it with streameval show, or with Store in Python")
+    if base and not where.pattern and posixpath.join(base.real, "ledger") in deltas:
+        states = posixpath.join(base.real, "states")
+        if any(_is_below(entry.real, states) and _STATE.search(entry.path) for entry in found):
+            raise DataError(f"{name}: is a store, not data; evaluate it with streameval show, or with Store in Python")
     if base:
         for root in deltas:
             files += _of_delta(where, root, text, [path for path, _ in real], found, tables.version)
@@ -346,12 +345,6 @@ def _nothing(where: _Place, matches: Sequence[str], deltas: Sequence[str], other
     if where.pattern:
         return "the pattern matches no file; check it, and quote it in the shell"
     return "the directory holds no Parquet files (hidden and temporary files do not count)"
-
-
-def _is_store(base: Entry, deltas: Sequence[str], found: Iterable[Entry]) -> bool:
-    """Whether a directory is a store, whose ledger and states are not rows to evaluate."""
-    ledger, states = (posixpath.join(base.real, folder) for folder in ("ledger", "states"))
-    return ledger in deltas and any(_is_below(e.real, states) and _STATE.search(e.path) for e in found)
 
 
 def _unlinked(base: Entry, tree: Tree) -> Entry:

@@ -123,7 +123,9 @@ class Tree:
             if types[d, "metadata"] == _DIRECTORY:
                 with suppress(OSError):  # it may be forbidden; the other marks count nevertheless
                     inside[d] = self._listed(posixpath.join(d, "metadata"), recursive=False)
-        iceberg = [d for d, files in inside.items() if any(_is_iceberg(posixpath.basename(f.path)) for f in files)]
+        iceberg = [
+            d for d, files in inside.items() if any(_ICEBERG.fullmatch(posixpath.basename(f.path)) for f in files)
+        ]
         hudi, delta = ([d for d in directories if (d, mark) in there] for mark in (_HUDI, _DELTA_LOG))
         return dict.fromkeys(iceberg, ICEBERG) | dict.fromkeys(hudi, HUDI) | dict.fromkeys(delta, DELTA)
 
@@ -135,7 +137,7 @@ class Tree:
     def _note_iceberg(self, entry: Entry) -> None:
         """If a file is Iceberg metadata, mark the directory of its table."""
         folder, name = posixpath.split(entry.real)
-        if posixpath.basename(folder) == "metadata" and _is_iceberg(name):
+        if posixpath.basename(folder) == "metadata" and _ICEBERG.fullmatch(name):
             self._mark(posixpath.dirname(folder), ICEBERG)
 
     def _mark(self, directory: str, kind: str) -> None:
@@ -251,11 +253,6 @@ def tree_of(filesystem: fs.FileSystem) -> Tree:
     return (LocalTree if isinstance(filesystem, fs.LocalFileSystem) else Tree)(filesystem)
 
 
-def _is_iceberg(name: str) -> bool:
-    """Whether a file in a folder ``metadata`` is that of an Iceberg table."""
-    return _ICEBERG.fullmatch(name) is not None
-
-
 def _entry(info: Any) -> Entry:
     is_dir = info.type == _DIRECTORY
     return Entry(info.path, is_dir, None if is_dir else info.size, info.mtime_ns, info.path)
@@ -315,15 +312,11 @@ def recognise(files: Sequence[Entry], filesystem: fs.FileSystem) -> tuple[list[E
         else:
             opened = f" ({len(sample)} of them were opened)" if len(sample) < len(kind) else ""
             others += [(file, f"not Parquet, which begins with PAR1{opened}; ") for file in kind]
-    remedy = _exclusion(data)
+    suffix = next((suffix for suffix in SUFFIXES if data and all(file.path.endswith(suffix) for file in data)), None)
+    remedy = "remove such files, or name the files to read"
+    if suffix:
+        remedy = f"name the data by a pattern such as **/*{suffix} to exclude such files"
     return data, [(file, f"{reason}{remedy}") for file, reason in others]
-
-
-def _exclusion(data: Sequence[Entry]) -> str:
-    """How to have only the data read, for a message."""
-    suffix = next((suffix for suffix in SUFFIXES if all(file.path.endswith(suffix) for file in data)), None)
-    pattern = f"name the data by a pattern such as **/*{suffix} to exclude such files"
-    return pattern if data and suffix else "remove such files, or name the files to read"
 
 
 def summaries(others: Iterable[tuple[Entry, str]]) -> list[tuple[str, str]]:

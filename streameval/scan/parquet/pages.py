@@ -29,7 +29,7 @@ from streameval.kernels.keys import longest_framed
 from streameval.scan.widen import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from pyarrow import fs
 
@@ -196,18 +196,12 @@ def fitting_rows(
     """
     longest = 0
     for number in groups:
-        chunks = _large_chunks(footer.row_group(number), columns, most)
-        longest = max(longest, sum(Dictionary.of(handle, chunk).longest(handle, chunk) for chunk in chunks))
+        group = footer.row_group(number)
+        chunks = [chunk for chunk in map(group.column, range(group.num_columns)) if chunk.path_in_schema in columns]
+        texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
+        large = (c for c in texts if min(most, group.num_rows) * c.total_uncompressed_size > TEXT_BYTES)
+        longest = max(longest, sum(Dictionary.of(handle, chunk).longest(handle, chunk) for chunk in large))
     return max(1, min(most, TEXT_BYTES // max(1, longest)))
-
-
-def _large_chunks(group: pq.RowGroupMetaData, columns: Collection[str], rows: int) -> Iterator[Any]:
-    """Text chunks of which `rows` rows may decode to more than `TEXT_BYTES`."""
-    for i in range(group.num_columns):
-        chunk = group.column(i)
-        texts = chunk.physical_type == "BYTE_ARRAY" and chunk.path_in_schema in columns
-        if texts and min(rows, group.num_rows) * chunk.total_uncompressed_size > TEXT_BYTES:
-            yield chunk
 
 
 _TYPES, _IGNORED = b"ARROW:schema", b"ARROW-schema"  # the key of the types, and one that Arrow passes over

@@ -16,7 +16,7 @@ import io
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -187,14 +187,11 @@ def _reader(stored: pq.ColumnSchema, kind: pa.DataType) -> Callable[[Any], Any] 
     if (same_unit and physical in ("INT32", "INT64")) or (types.is_date32(kind) and logical == "DATE"):
         return int
     if types.is_decimal(kind) and logical == "DECIMAL" and stored.scale == kind.scale:
-        return lambda raw: EXACT.scaleb(Decimal(_whole(raw)), -kind.scale)
+        whole = int if physical in ("INT32", "INT64") else partial(int.from_bytes, byteorder="big", signed=True)
+        return lambda raw: EXACT.scaleb(Decimal(whole(raw)), -kind.scale)
     if physical.endswith("BYTE_ARRAY") and ((texts and logical == "STRING") or (binaries and logical == "NONE")):
         return bytes
     return None
-
-
-def _whole(raw: int | bytes) -> int:
-    return raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
 
 
 def _varint(number: int) -> bytes:

@@ -292,6 +292,7 @@ def test_the_command_line_of_a_scheduler(store, data, tmp_path):
         (["--accept", NIGHTS[8]], "--reason"),
         (["--reason", "x"], "--accept"),
         (["--accept", NIGHTS[8], "--reason", "x", "--again"], "--again"),
+        (["--accept", NIGHTS[8], "--reason", "x", "--plan"], "--plan"),
         (["--rules", tmp_path / "none.toml"], "cannot be read"),
         (["--rule", "roc_auc >>"], "column 9"),
         (["--mature", "soon", "--rule", FLOOR], "--mature 'soon' is not a span of time"),
