@@ -99,17 +99,12 @@ def _share(sums: Array) -> Array:
     return sums / sums[-1] if sums[-1] else np.full(sums.shape, np.nan)
 
 
-def _corners(parts: Steps) -> Array:
-    """Which groups end in a corner of the ROC curve; always the first and the last."""
-    kept = np.ones(parts.scores.size, np.bool_)
-    kept[1:-1] = (np.diff(parts.neg)[1:] != 0) | (np.diff(parts.pos)[1:] != 0)
-    return kept
-
-
 def roc_points(state: ScoreCounts, *, drop_intermediate: bool) -> tuple[Array, Array, Array]:
     """The ROC curve of a state: false and true positive rates, thresholds."""
     parts = steps(state)
-    kept = _corners(parts) if drop_intermediate else slice(None)
+    kept = np.ones(parts.scores.size, np.bool_)
+    if drop_intermediate:  # the groups that end in a corner, the first and the last
+        kept[1:-1] = (np.diff(parts.neg)[1:] != 0) | (np.diff(parts.pos)[1:] != 0)
     fpr, tpr = (np.concatenate(([0.0], _cumulated(side)[kept])) for side in (parts.neg, parts.pos))
     return _share(fpr), _share(tpr), np.concatenate(([np.inf], parts.scores[kept]))
 
@@ -463,11 +458,9 @@ class RocCurve:
         """
         if self._exact is not None:
             return self._exact[1]
-        return (
-            max(0.0, self.optimal_cutoff(_informedness)[1])
-            if not (np.isnan(self.fprs) | np.isnan(self.tprs)).any()
-            else math.nan
-        )
+        if (np.isnan(self.fprs) | np.isnan(self.tprs)).any():
+            return math.nan
+        return max(0.0, self.optimal_cutoff(lambda fpr, tpr: tpr - fpr)[1])
 
     def plot(
         self,
@@ -504,10 +497,6 @@ class RocCurve:
         """
         style: Style = {"fill": fill, "marker": marker, "save_to": save_to, "ax": ax, "of": of, "truncate": truncate}
         return plot_roc(self.fprs, self.tprs, self.auc_score(), **style)
-
-
-def _informedness(fpr: float, tpr: float) -> float:
-    return tpr - fpr
 
 
 _MOST_BINS = 1_000_000

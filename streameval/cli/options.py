@@ -41,14 +41,10 @@ _ALL = (
 SELECTION = ("partition", "since", "until", "last", "as_of")  # which nights of a store
 
 
-def _of_data(option: Option) -> Option:
-    """A selection of a store's nights, for the verbs that accept a store in place of data."""
-    text = option.help
-    return replace(option, verbs=("evaluate", "attribute"), help=f"For a store: {text[0].lower()}{text[1:]}")
-
-
+# options of a store's nights, for the verbs that accept a store in place of data
+_OF_NIGHTS = [replace(honoured("show")[name], verbs=("evaluate", "attribute")) for name in SELECTION]
 SHOWN = (
-    *(_of_data(honoured("show")[name]) for name in SELECTION),
+    *(replace(option, help=f"For a store: {option.help[0].lower()}{option.help[1:]}") for option in _OF_NIGHTS),
     Option("plan_only", FLAG, False, ("evaluate",), "nothing", flag="plan",
            help="Only print what the run would read, hold in memory and do."),
     Option("plan_only", FLAG, False, ("update", "replace", "add", "show", "history", "check", "diagnose", "info",
@@ -100,13 +96,10 @@ def options(verb: str) -> Callable[[Command], Command]:
     """A decorator that adds all options of a verb, in the order of the table."""
     rows = [option for option in honoured(verb).values() if option.verbs]
     if verb == "show":
-        rows = [_of_store(option) if option.name in kept_options() else option for option in rows]
+        own = " [default: as the store]"  # the value that the store keeps
+        kept = kept_options()
+        rows = [replace(o, help=o.help.partition(" [default")[0] + own) if o.name in kept else o for o in rows]
     return options_of([*rows, *(option for option in SHOWN if verb in option.verbs)])
-
-
-def _of_store(option: Option) -> Option:
-    """An option whose default is the value that the store keeps."""
-    return replace(option, help=f"{option.help.partition(' [default')[0]} [default: as the store]")
 
 
 def options_of(rows: Iterable[Option]) -> Callable[[Command], Command]:

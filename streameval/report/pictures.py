@@ -392,19 +392,17 @@ def nights(
     """Values night by night; nights that fail are marked."""
     none = (math.nan,) * 3
     points = {name: [none if r is None else (r.value, *r.ends) for r in line] for name, line in lines.items()}
-    key = [Key(name, _range(line), look(i, dashed=True)) for i, (name, line) in enumerate(lines.items())]
+    key = []
+    for i, (name, line) in enumerate(lines.items()):
+        values = [one.value for one in line if one is not None and one.value == one.value]
+        span = f"{number(min(values))} to {number(max(values))}" if values else "not defined"
+        key.append(Key(name, span, look(i, dashed=True)))
     about = f"{title} of {plural(len(names), 'night')}: {'; '.join(f'{k.name}, {k.value}' for k in key)}."
     if failed:
         about += f" Failed: {joined(list(failed))}."
         key.append(Key("failed", plural(len(failed), "night"), "bad"))
     draw = partial(plot_series, names, points, title, marked=[names.index(night) for night in failed])
     yield from _figure(prefix, title, about, draw, key, wide=True, height=220, bottom=56)
-
-
-def _range(line: Sequence[Scalar | None]) -> str:
-    """The lowest and the highest value."""
-    values = [one.value for one in line if one is not None and one.value == one.value]
-    return f"{number(min(values))} to {number(max(values))}" if values else "not defined"
 
 
 def _margin(names: Sequence[str]) -> float:

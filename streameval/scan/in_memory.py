@@ -388,13 +388,9 @@ def is_frame(data: object) -> bool:
 
 def are_delayed(data: object) -> bool:
     """Whether `data` is a list of delayed tables, without importing Dask."""
-    loaded = sys.modules.get("dask.delayed")
-    return (
-        loaded is not None
-        and isinstance(data, list | tuple)
-        and bool(data)
-        and all(isinstance(item, loaded.Delayed) for item in data)
-    )
+    if "dask.delayed" not in sys.modules or not isinstance(data, list | tuple):
+        return False
+    return len(data) > 0 and all(isinstance(item, sys.modules["dask.delayed"].Delayed) for item in data)
 
 
 def holdings(data: Any, columns: Sequence[str], compute: Callable[[Any], Any] | None = None) -> Iterator[Holding]:

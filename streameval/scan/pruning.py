@@ -268,12 +268,11 @@ def prune(found: Scan, test: Test) -> tuple[Scan, Pruned]:
     rows = -1 if found.rows < 0 else sum(piece.rows for piece in pieces)
     nbytes = sum(piece.nbytes for piece in pieces)
     narrow = replace(found, pieces=pieces, rows=rows, nbytes=nbytes)
-    groups, all_groups = (sum(map(_group_count, several)) for several in (pieces, found.pieces))
+    groups, all_groups = (
+        sum(len(piece.source.groups) for piece in several if isinstance(piece.source, RowGroups))
+        for several in (pieces, found.pieces)
+    )
     return narrow, Pruned(test.text, len(left), len(files), groups, all_groups)
-
-
-def _group_count(piece: Piece) -> int:
-    return len(piece.source.groups) if isinstance(piece.source, RowGroups) else 0
 
 
 def _possible_pieces(pieces: Sequence[Piece], test: Test, tree: Node) -> tuple[Piece, ...]:

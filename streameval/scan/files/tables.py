@@ -10,9 +10,9 @@ valid; the error says how to read them.
 
 from __future__ import annotations
 
-import posixpath
 import re
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,7 +92,9 @@ class Tables:
         DataError
             If a directory belongs to another table format.
         """
-        above = {parent for path, is_dir in paths for parent in _parents(path, is_dir=is_dir)}
+        above = {path for path, is_dir in paths if is_dir} | {
+            str(parent) for path, _ in paths for parent in PurePosixPath(path).parents if parent.name or path[:1] == "/"
+        }
         unknown = [directory for directory in sorted(above) if (place, directory) not in self._formats]
         formats = tree.formats(unknown) if unknown else {}
         self._formats |= {(place, directory): formats.get(directory) for directory in unknown}
@@ -192,15 +194,6 @@ def as_uri(table: deltalake.DeltaTable) -> tuple[str, int] | None:
     carried = {key: value for key, value in options.items() if key.upper() in URI_OPTIONS}
     uri = Uri.parse(text)
     return text if uri is None else uri.with_storage(carried), table.version()
-
-
-def _parents(path: str, *, is_dir: bool) -> list[str]:
-    """The directories above a path, and the path itself if it is a directory."""
-    found = [path] if is_dir else []
-    while (parent := posixpath.dirname(path)) and parent != path:
-        found.append(parent)
-        path = parent
-    return found
 
 
 def _deleted(table: deltalake.DeltaTable) -> dict[str, bytes]:
