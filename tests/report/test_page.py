@@ -21,8 +21,8 @@ import pytest
 from streameval import evaluate
 from streameval.errors import OptionError, StreamevalError
 from streameval.plots.canvas import DASHES, REFERENCE
-from streameval.report.elements import Cell, Head, Page, Row, Section, Table, travelling
-from streameval.report.html import html_of, look
+from streameval.report.elements import Cell, Head, Page, Row, Section, Table, html_of, travelling
+from streameval.report.pictures import look
 
 DATA = Path(__file__).parents[1] / "data" / "spam_messages"
 HOSTILE = "<script>alert(1)</script>\"'\u202e&amp;"

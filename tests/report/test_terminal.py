@@ -16,7 +16,7 @@ from rich.console import Console
 from streameval import evaluate
 from streameval.evaluation import explain
 from streameval.report import render, text
-from streameval.report.notes import sampling_notes
+from streameval.report.values import sampling_notes
 from streameval.results import Scalar, Source
 from streameval.store.vacuum import Vacuumed
 

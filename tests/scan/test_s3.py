@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections import Counter
@@ -24,14 +23,12 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from streameval import evaluate
 from streameval.cli import main
 from streameval.errors import CorruptFileError, DataError, MissingInputError
-from streameval.evaluation import explain
 from streameval.scan import Where, plan, prune, read
 from streameval.scan.parquet import footers
 from streameval.store.nights.partitions import discover, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from streameval.evaluation.result import Evaluation
 
@@ -243,100 +240,6 @@ def test_trees_of_one_bucket_are_listed_apart(server: tuple[Counting, str]) -> N
     assert all(prefix.startswith(("scores/", "more/")) for prefix in objects), objects
 
 
-def test_small_objects_are_planned_by_their_sizes(server: tuple[Counting, str], client: Any) -> None:
-    """One footer is read, of the largest; the plan says that its rows are an estimate, and progress ends at them."""
-    app, query = server
-    uri = f"s3://bucket/scores/{query}"
-    app.gets, app.heads = Counter(), Counter()
-    planned = explain(uri, score="score", threads=2)
-    asked = [path for path in app.gets if path.endswith(".parquet")]
-    assert (len(asked), sum(app.gets[path] for path in asked)) == (1, 1)
-    assert planned.estimated
-    assert str(planned).startswith("about ")
-    assert planned.rows == pytest.approx(FILES * ROWS, rel=0.01)
-    assert planned.to_dict()["estimated"]
-    for where in ({"threads": 2}, {"client": client}):
-        seen: list[tuple[int, int]] = []
-        evaluate(uri, score="score", progress=lambda *now, seen=seen: seen.append(now), **where)
-        assert seen[-1] == (planned.rows, planned.rows)
-
-
-CASTS = {
-    "narrow": {"score": pa.float32(), "cluster": pa.int16()},
-    "plain": {},
-    "dictionary": {"campaign": pa.dictionary(pa.int8(), pa.string())},
-    "large": {"campaign": pa.large_string(), "cluster": pa.uint32()},
-    "clash": {"cluster": pa.string()},
-    "text": {"score": pa.string()},
-}
-
-
-def written(server: tuple[Counting, str], folder: Path, kinds: list[str]) -> str:
-    """The URI of objects of such types, in this order; the same files are in `folder`."""
-    store, _ = fs.FileSystem.from_uri(f"s3://bucket{server[1]}")
-    name = "-".join(kinds)
-    for i, kind in enumerate(kinds):
-        rng = np.random.default_rng(i)
-        n = 100 * (i + 1)
-        data = pa.table(
-            {
-                "label": rng.random(n) < 0.5,
-                "score": rng.random(n).round(1).astype(np.float32).astype(np.float64),
-                "cluster": rng.integers(0, 30, n).astype(np.int32),
-                "campaign": [f"c{k}" for k in rng.integers(0, 9, n).tolist()],
-            }
-        )
-        if kind == "empty":
-            data = pa.table({"other": pa.array([], pa.int8())})
-        elif kind == "missing":
-            data = data.drop(["score"])
-        for column, cast in CASTS.get(kind, {}).items():
-            at = data.column_names.index(column)
-            data = data.set_column(at, column, data.column(column).cast(cast))
-        pq.write_table(data, f"bucket/{name}/part-{i}.parquet", filesystem=store)
-        pq.write_table(data, folder / f"part-{i}.parquet")
-    return f"s3://bucket/{name}/{server[1]}"
-
-
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        *itertools.permutations(["plain", "narrow", "large"]),
-        ["dictionary", "dictionary"],
-        ["dictionary", "plain", "empty"],
-        ["empty", "plain", "dictionary"],
-        ["plain", "empty", "empty"],
-    ],
-    ids="-".join,
-)
-def test_types_that_differ_give_the_bytes_of_a_plan_that_knows_them(
-    server: tuple[Counting, str], client: Any, tmp_path: Path, kinds: list[str]
-) -> None:
-    """Whatever file the plan was made from: narrower types fit, wider ones make it plan again."""
-    uri = written(server, tmp_path, kinds)
-    asked: dict[str, Any] = {"score": "score", "cluster": "cluster", "classes": "campaign"}
-    known = evaluate(str(tmp_path), threads=1, **asked).to_json()
-    for where in ({"threads": 2}, {"client": client}):
-        assert evaluate(uri, **where, **asked).to_json() == known
-
-
-@pytest.mark.parametrize(
-    "kinds", [["plain", "clash"], ["clash", "plain"], ["plain", "missing"], ["missing", "plain"], ["text", "plain"]]
-)
-def test_types_that_clash_give_the_error_of_a_plan_that_knows_them(
-    server: tuple[Counting, str], client: Any, tmp_path: Path, kinds: list[str]
-) -> None:
-    """The error names the file and the column, as on a local disk."""
-    uri = written(server, tmp_path, kinds)
-    with pytest.raises(DataError) as known:
-        evaluate(str(tmp_path), score="score", cluster="cluster", threads=1)
-    for where in ({"threads": 2}, {"client": client}):
-        with pytest.raises(type(known.value)) as found:
-            evaluate(uri, score="score", cluster="cluster", **where)
-        told = str(found.value).replace(f"s3://bucket/{'-'.join(kinds)}", str(tmp_path))
-        assert told == str(known.value)
-
-
 def test_an_object_that_fails_twice_is_read_the_third_time(server: tuple[Counting, str], client: Any) -> None:
     """A read that is refused is tried again by the cluster; one that always is, is named or left out."""
     app, query = server
@@ -344,7 +247,7 @@ def test_an_object_that_fails_twice_is_read_the_third_time(server: tuple[Countin
 
     def run(refused: int, **options: Any) -> Evaluation:
         app.refuse, app.gets = {}, Counter()
-        plan(uri, ["label", "score"], estimate=True)
+        plan(uri, ["label", "score"])
         first = app.gets[path] + 1  # after the plan of the run itself
         app.refuse, app.gets = {path: range(first, first + refused)}, Counter()
         return evaluate(uri, score="score", client=client, **options)
@@ -358,15 +261,11 @@ def test_an_object_that_fails_twice_is_read_the_third_time(server: tuple[Countin
 
 
 @pytest.mark.parametrize("missing", [1, 7, 16, 5000])
-@pytest.mark.parametrize("estimate", [False, True])
-def test_short_answers_are_found(
-    server: tuple[Counting, str], monkeypatch: pytest.MonkeyPatch, missing: int, estimate: bool
-) -> None:
+def test_short_answers_are_found(server: tuple[Counting, str], monkeypatch: pytest.MonkeyPatch, missing: int) -> None:
     """Whatever is missing at the end of an answer that claims to be whole: asked for again, then an error by name."""
     app, query = server
     uri = f"s3://bucket/scores/{query}"
-    if not estimate:
-        monkeypatch.setattr(footers, "GATHER_ROWS", ROWS // 2)
+    monkeypatch.setattr(footers, "GATHER_ROWS", ROWS // 2)
     answers: Counter[str] = Counter()
 
     def seldom(path: str, size: int) -> int:
@@ -380,7 +279,7 @@ def test_short_answers_are_found(
         except CorruptFileError as error:
             assert "s3://bucket/scores/night=" in str(error)  # noqa: PT017 - right or refused
         app.short = None
-        scan = plan(uri, ["label", "score"], estimate=estimate)
+        scan = plan(uri, ["label", "score"])
         app.short = lambda _, size: missing if size > missing else 0
         with pytest.raises(CorruptFileError, match=r"night=0/part.parquet: .*answered with fewer than the"):
             list(read(scan.pieces[0], scan.schema))
@@ -410,7 +309,7 @@ def test_objects_that_change_while_they_are_read(server: tuple[Counting, str]) -
     one, two = (pa.table({"label": [0, 1], "score": [x, 0.5]}) for x in (0.2, 0.3))
     for how in ("replaced", "removed"):
         pq.write_table(one, "bucket/changing/a.parquet", filesystem=store)
-        scan = plan(f"s3://bucket/changing/{query}", ["label", "score"], estimate=True)
+        scan = plan(f"s3://bucket/changing/{query}", ["label", "score"])
         batches = read(scan.pieces[0], scan.schema, 1)
         next(batches)
         if how == "replaced":

@@ -22,7 +22,7 @@ from streameval import Store, evaluate, scan
 from streameval.errors import CorruptFileError, SchemaError
 from streameval.scan import plan
 from streameval.scan.parquet import footers, row_groups
-from streameval.scan.parquet.ranges import chunk_ranges, footer_at, footer_of, typed
+from streameval.scan.parquet.pages import chunk_ranges, footer_at, footer_of, typed
 from streameval.scan.parquet.statistics import survey
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def test_the_unit_of_a_remote_file_is_told_by_its_first_rows(tmp_path: Path, mon
         return chunk_ranges(footer, groups, columns)
 
     monkeypatch.setattr(row_groups, "chunk_ranges", ranges)
-    monkeypatch.setattr(footers, "GATHER_ROWS", 3)
+    monkeypatch.setattr(footers, "GATHER_ROWS", 4)
     remote = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     assert scan.plan(pads.dataset("part.parquet", filesystem=remote), ["x"]).rows == 10
     assert fetched == [[0, 1]]

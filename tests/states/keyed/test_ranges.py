@@ -21,6 +21,7 @@ from streameval.engine.cluster.folds import exchange
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import ClusterError
 from streameval.scan import Piece, RowGroups
+from streameval.scan.parquet.row_groups import Group
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.contingency.rounds import summarize_state
@@ -211,7 +212,7 @@ def planner(workers: int, threads: int) -> tuple[ClusterEngine, Plan]:
 def test_a_run_is_planned_within_its_tasks(exponent: int, workers: int, threads: int) -> None:
     """At most twenty folds per gigabyte, or one per thread; with folds × ranges at most 10⁵ tasks."""
     rows, nbytes, count = 10**exponent, 12 * 10**exponent, 10_000
-    source = RowGroups(None, "file", (0,), (nbytes // count,))
+    source = RowGroups(None, "file", (Group(0, 0, rows // count, nbytes // count),))
     pieces = [Piece("", str(i), 0, rows // count, nbytes // count, source=source) for i in range(count)]
     engine, plan = planner(workers, threads)
     folds = len(engine.assigned(pieces, rows, plan))
@@ -225,6 +226,7 @@ def test_a_run_is_planned_within_its_tasks(exponent: int, workers: int, threads:
 def test_states_that_need_too_many_tasks_are_refused() -> None:
     """A hundred workers cannot hold 10¹³ rows in ranges of a quarter of their memory."""
     engine, plan = planner(100, 4)
-    piece = Piece("", "file", 0, 10**13, 12 * 10**13, source=RowGroups(None, "file", (0,), (12 * 10**13,)))
+    source = RowGroups(None, "file", (Group(0, 0, 10**13, 12 * 10**13),))
+    piece = Piece("", "file", 0, 10**13, 12 * 10**13, source=source)
     with pytest.raises(ClusterError, match="need 93,200 ranges"):
         engine.assigned([piece], piece.rows, plan)
