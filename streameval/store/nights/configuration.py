@@ -23,9 +23,9 @@ from streameval.evaluation.request import NO_INTERVALS, Request
 from streameval.evaluation.slicing import Slicing
 from streameval.kinds import ByColumn, Filter, in_words
 from streameval.options import active, honoured, kept_options, recorded, refuse
-from streameval.scan import Piece, Scan, Where, widened
-from streameval.scan.columns import without_views
-from streameval.scan.widen import plain
+from streameval.scan import Piece, Scan, Where
+from streameval.scan.pieces import without_views
+from streameval.scan.widen import plain, widen
 from streameval.states.grouped.state import GroupedSpec, divisible
 from streameval.states.grouped.table import slice_type
 from streameval.states.keyed.ids import id_type
@@ -455,7 +455,7 @@ def _widen(field: pa.Field, planned: Scan, kind: pa.DataType, does: str) -> pa.F
     SchemaError
         If the type cannot hold all values of the column's type.
     """
-    if widened([field.type, kind]) == kind:
+    if widen([field.type, kind]) == kind:
         return field.with_type(kind)
     own = plain(planned.schema.field(field.name).type)
     raise SchemaError(

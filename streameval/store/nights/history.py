@@ -210,7 +210,7 @@ def _plot(first: History, lines: Mapping[str, Sequence[Scalar]], title: str, sav
 
 def _html(series: Sequence[History]) -> str:
     """The page of some histories over the same nights."""
-    from streameval.report.html import html_of
+    from streameval.report.elements import html_of
     from streameval.report.nights import history_page
 
     first, values = series[0], [[point.night for point in one.points] for one in series]
