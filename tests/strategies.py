@@ -39,14 +39,7 @@ if TYPE_CHECKING:
 FLOATS = {pa.float16(): 16, pa.float32(): 32, pa.float64(): 64}
 INTEGERS = tuple(starmap(getattr, ((pa, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))))
 INTEGER_TYPES = tuple(make() for make in INTEGERS)
-SCORE_TYPES = (
-    *FLOATS,
-    *INTEGER_TYPES,
-    pa.bool_(),
-    pa.decimal128(9, 2),
-    pa.decimal128(18, 6),
-    pa.decimal256(18, 0),
-)
+SCORE_TYPES = (*FLOATS, *INTEGER_TYPES, pa.bool_(), pa.decimal128(9, 2), pa.decimal128(18, 6), pa.decimal256(18, 0))
 ID_TYPES = (
     *INTEGER_TYPES,
     pa.string(),

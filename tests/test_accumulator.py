@@ -149,11 +149,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a null cluster": ({"cluster": pa.array([None, 2])}, NullError, "cluster column 'cluster' has nulls"),
     "a null class": ({"campaign": pa.array([None, 2])}, NullError, "class column 'campaign' has nulls"),
     "a negative weight": ({"weight": np.array([1.0, -1.0])}, WeightError, "has the value -1"),
-    "columns of two lengths": (
-        {"score": np.array([0.9])},
-        SchemaError,
-        "different numbers of rows",
-    ),
+    "columns of two lengths": ({"score": np.array([0.9])}, SchemaError, "different numbers of rows"),
     "numbers and texts": ({"score": [0.9, "x"]}, SchemaError, "column 'score' is not an array of one type"),
     "a missing column": (
         {"cluster": None, "clustr": np.array([1, 2])},

@@ -181,29 +181,6 @@ def test_columns_are_listed_with_a_command_to_copy() -> None:
     assert f"next: {told['next']}" in shown.stdout
 
 
-def test_files_that_differ_are_told_apart(tmp_path: Path) -> None:
-    """Types that differ are all named; a column of some files counts their rows; a damaged footer is named."""
-    pq.write_table(pa.table({"label": [True, None], "a": [1, 2]}), tmp_path / "1.parquet")
-    pq.write_table(pa.table({"label": [True, False], "a": [1.5, 2.5], "b": ["x", "y"]}), tmp_path / "2.parquet")
-    told = json.loads(run("evaluate", tmp_path, "--json", "-").stdout)
-    facts = {one["column"]: one for one in told["columns"]}
-    assert (facts["a"]["type"], facts["a"]["low"]) == ("int64 or double", None)
-    assert (facts["label"]["nulls"], facts["b"]["rows"], facts["b"]["high"]) == (1, 2, "y")
-    (tmp_path / "3.parquet").write_bytes(b"nothing")
-    done = run("evaluate", tmp_path)
-    assert (done.exit_code, "3.parquet: cannot be read" in done.stderr) == (1, True), done.stderr
-
-
-def test_the_command_leaves_out_nulls_that_the_footers_tell_of(tmp_path: Path) -> None:
-    """It runs where labels, scores and ids have nulls; columns without any have no policy."""
-    columns = {"label": [0, 1, None, 1, 0], "score_a": [0.1, 0.2, 0.3, None, 0.4], "score_b": [0.1, 0.2, 0.3, 0.5, 0.4]}
-    pq.write_table(pa.table({**columns, "cluster": [1, None, 2, 2, 3]}), tmp_path / "a.parquet")
-    told = json.loads(run("evaluate", tmp_path, "--json", "-").stdout)["next"]
-    assert told.endswith("--unlabelled drop --nan score_a=drop --nulls cluster=drop")
-    done = run(*shlex.split(told)[1:], "--json", "-")
-    assert (done.exit_code, len(json.loads(done.stdout)["dropped"])) == (0, 3), done.stderr
-
-
 def test_the_command_to_copy_holds_no_credentials() -> None:
     """It is printed, and so ends in logs."""
     told = suggestion(["s3://AKID:SEC/RET@bucket/scores?region=eu-west-1", "local/file.parquet"], [])

@@ -126,10 +126,7 @@ def test_a_config_file_gives_options_by_either_name_and_the_command_line_wins(da
     [
         ("trunkate = 0.1", "evaluate takes no option 'trunkate'; did you mean 'truncate'?"),
         ("threshold = 1", "evaluate takes no option 'threshold'; did you mean 'aul-threshold'?"),
-        (
-            'keep = "90d"',
-            "evaluate takes no option 'keep', which belongs to vacuum; it takes",
-        ),
+        ('keep = "90d"', "evaluate takes no option 'keep', which belongs to vacuum; it takes"),
         ("config = 'x'", "evaluate takes no option 'config'"),
         ('metric = "aul"\nmetrics = "aul"', "names --metric twice, the second time as 'metrics'"),
         ("approx = 1", "approx must be true or false"),

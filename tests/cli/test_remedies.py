@@ -301,10 +301,7 @@ def misspelt_column(root: Path) -> Any:
 def half_a_slicing(root: Path) -> Any:
     """Both columns."""
     file = put(root / "a.parquet")
-    yield (
-        lambda: evaluate(file, by="country,", **AUC),
-        "before or after a comma; write country,channel",
-    )
+    yield (lambda: evaluate(file, by="country,", **AUC), "before or after a comma; write country,channel")
     yield lambda: evaluate(file, by="country,id", **AUC)
 
 

@@ -37,9 +37,6 @@ from streameval.kernels import jit
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
-from streameval.states.scores.counts import fold_arrays
-from streameval.store.files.location import Location
-from streameval.store.files.published import StateFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,23 +135,6 @@ def test_what_compiling_takes_is_reserved_from_the_limit(fresh_loop: Any, tmp_pa
     assert fresh_loop(2.5) == 5.0
     assert not large.resident
     assert [int(buffer.read(3, 4)[0]) for buffer in (*held, large)] == [0, 1, 2, 7]
-
-
-def test_a_limit_too_low_to_compile_is_said_before(
-    fresh_loop: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Once in a process, with the remedies; nothing is said where nothing is compiled, or the limit suffices."""
-    kept = [Budget(1 << 30, tmp_path)]
-    fresh_loop(1)
-    assert not caplog.records
-    kept.append(Budget(100 << 20, tmp_path))
-    fresh_loop(1)
-    assert not caplog.records
-    fresh_loop(1.5)
-    fresh_loop(1j)
-    [record] = caplog.records
-    assert "streameval.warm" in record.getMessage()
-    assert "--memory" in record.getMessage()
 
 
 @pytest.mark.parametrize("memory", ["32MiB", "256MiB", "4GiB"])
@@ -347,25 +327,6 @@ def test_a_failed_write_takes_no_space(tmp_path: Path) -> None:
     assert out.tolist() == small.tolist()
 
 
-def test_an_absent_spill_directory_is_no_fault_of_a_stored_state(tmp_path: Path) -> None:
-    """A state that exceeds the budget says so, whether it is read alone or with others; its file is not blamed."""
-    files, label = StateFiles(Location.of(tmp_path / "states")), np.zeros(200_000, np.uint8)
-    states = [fold_arrays(label, np.random.default_rng(seed).random(200_000)) for seed in range(2)]
-    names = [files.write(state)[0] for state in states]
-    with pytest.raises(SpillError) as caught:
-        files.read(names[0], Budget(600_000, tmp_path / "absent"))
-    _assert_names(caught.value, tmp_path / "absent")
-    with pytest.raises(SpillError) as caught:
-        files.read_all(
-            names * 16,
-            1 << 20,
-            Budget(600_000, tmp_path / "absent"),
-            states[0].spec,
-            lambda f, items, _: [f(i) for i in items],
-        )
-    _assert_names(caught.value, tmp_path / "absent")
-
-
 def test_a_spill_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """Whatever the system says of a read, the error is the library's and names the directory."""
     budget = Budget(0, tmp_path)
@@ -486,23 +447,6 @@ def test_freed_memory_is_given_back_once_states_fill_half_the_limit(
     held.clear()
     budget.release_spares()
     assert given == [560_000]
-
-
-def test_spare_arrays_stay_within_the_limit_and_go_before_states_are_spilled(tmp_path: Path) -> None:
-    """What builders give back is kept where states leave room, and counts while it is."""
-    budget = Budget(1_000_000, tmp_path)
-    first, second = np.zeros(50_000), np.zeros(50_001)
-    budget.give_back(first)
-    held = budget.hold(np.zeros(60_000))
-    budget.give_back(second)
-    assert budget.borrow(50_001, np.float64) is not second
-    assert budget.borrow(50_000, np.float64) is first
-    budget.give_back(first)
-    more = budget.hold(np.zeros(30_000))
-    assert budget.borrow(50_000, np.float64) is not first
-    assert held.resident
-    assert more.resident
-    assert not budget.spilled
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library cannot give memory back")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -26,7 +25,6 @@ from streameval.cli import main
 from streameval.errors import (
     CorruptFileError,
     MissingColumnError,
-    MissingInputError,
     NullError,
     OptionError,
     SchemaError,
@@ -438,28 +436,6 @@ def test_pure_clusters_in_partitions_give_empty_tables(tmp_path: Path) -> None:
     out = CliRunner().invoke(main, ["attribute", str(folder), "--cluster", "c", "--classes", "k", "--label", "label"])
     assert "no cluster holds several classes" in out.output
     assert "no cluster above the threshold is impure" in out.output
-
-
-def test_a_filter_is_that_of_its_rows_alone() -> None:
-    """`where` gives the tables of the rows that meet it."""
-    rng = np.random.default_rng(3)
-    n = 4000
-    data = pa.table(
-        {
-            "label": rng.integers(0, 2, n),
-            "cluster": rng.integers(0, 300, n),
-            "campaign": rng.integers(0, 200, n),
-            "country": rng.choice(["DE", "FR", "IT"], n),
-            "text": [f"text {i}" for i in range(n)],
-        }
-    )
-    kept = data.filter(pc.field("country") == "DE")
-    asked = {"cluster": "cluster", "classes": "campaign", "label": "label", "examples": "text"}
-    sliced, alone = attribute(data, where="country = 'DE'", **asked), attribute(kept, **asked)
-    assert sliced.tables() == alone.tables()
-    assert sliced.totals == alone.totals
-    with pytest.raises(MissingInputError, match="meets where"):
-        attribute(data, where="country = 'XX'", **asked)
 
 
 def test_examples_read_only_row_groups_that_can_hold_the_ids(tmp_path: Path) -> None:

@@ -360,10 +360,7 @@ BAD_COMMANDS = [
         "evaluate DATA --cluster id --assignment-cells 5",
         "--assignment-cells would change nothing without classes: name a column of classes (--classes)",
     ),
-    (
-        "evaluate DATA --score score --classes id",
-        f"--classes {WITHOUT_CLUSTERS}",
-    ),
+    ("evaluate DATA --score score --classes id", f"--classes {WITHOUT_CLUSTERS}"),
     (
         "evaluate DATA --score score --sample-seed 5",
         "--sample-seed would change nothing without the sampled gain area: set --approx-agc",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -210,20 +209,6 @@ def test_what_means_do_not_go_with_is_refused(options: dict[str, Any], message: 
     """Each refusal names the option and the remedy."""
     with pytest.raises(OptionError, match=message):
         evaluate(DATA, **{"score": "score", "mean_over": "user"} | options)
-
-
-def test_results_say_what_they_are_means_of() -> None:
-    """JSON, tables and the report have the column of groups, how many there are, and what was left out."""
-    found = evaluate(DATA, score="score", mean_over="user", metrics="roc_auc")
-    [result] = json.loads(found.to_json())["results"]
-    told = {"mean_over": "user", "groups": 1, "groups_left_out": 1, "rows_left_out": 1, "value": 1.0}
-    assert {name: result[name] for name in told} == told
-    assert found.to_arrow().select(list(told)).to_pylist() == [told]
-    assert "mean over 1 group by user, weighted by rows; left out 1 group without both classes (1 row)" in str(found)
-    none = evaluate(DATA.slice(0, 1), score="score", mean_over="user", metrics="roc_auc").results[0]
-    assert (none.groups, none.groups_left_out, none.reason) == (0, 1, "no group has both classes")
-    assert result["group_deciles"] == [1.0] * 11
-    assert "group_deciles" not in none.to_dict()
 
 
 @pytest.mark.parametrize("column", ["user", "name", "far"])

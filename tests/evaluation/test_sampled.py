@@ -22,13 +22,8 @@ from streameval.errors import NullError, OptionError
 from streameval.evaluation import evaluate
 from streameval.evaluation.sampling import Sampling
 from streameval.kernels.sampling import BITS
-from streameval.metrics.finalize import compute
-from streameval.metrics.scores.gain import Agc
-from streameval.metrics.scores.sampled_gain import AgcApprox
 from streameval.states import codec
 from streameval.states.protocol import Batch
-from streameval.states.scores import digests as sampled
-from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.digests import DigestsSpec
 from streameval.states.scores.draws import BinsSpec, origin_hash
 from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
@@ -172,8 +167,7 @@ def test_the_sample_does_not_depend_on_row_groups(tmp_path: Path) -> None:
 
 scores = st.lists(
     st.tuples(
-        st.booleans(),
-        st.sampled_from([None, math.nan, math.inf, -math.inf, 0.0, -0.0, 0.5, 2.0]) | st.floats(-3, 3),
+        st.booleans(), st.sampled_from([None, math.nan, math.inf, -math.inf, 0.0, -0.0, 0.5, 2.0]) | st.floats(-3, 3)
     ),
     max_size=80,
 )
@@ -184,20 +178,6 @@ def tabled(rows: list[tuple[bool, Any]]) -> pa.Table:
     return pa.table(
         {"label": pa.array([y for y, _ in rows], pa.bool_()), "score": pa.array([s for _, s in rows], pa.float64())}
     )
-
-
-def test_many_centroids_are_merged_and_still_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Digests that outgrow their room keep the area, merged or folded."""
-    exact = compute(fold_arrays(*arrays(TABLE)), Agc()).value
-    monkeypatch.setattr(sampled, "COLLECTED", 4000)
-    spec = DigestsSpec("score", "f4")
-    parts = [folded(spec, TABLE.slice(a, 20_000), [], f"file{a}") for a in range(0, ROWS, 20_000)]
-    state = parts[0]
-    for part in parts[1:]:
-        state = state.merge(part)
-    assert state.unordered.mean.size < 40_000
-    assert state.totals().rows == ROWS
-    assert abs(compute(state, AgcApprox(1, 200)).value - exact) < 5e-4
 
 
 @cache
@@ -319,26 +299,6 @@ def test_all_rows_in_bins_hold_the_exact_weighted_area(rows: Any, cut: float, qu
         assert result.lower <= exact <= result.upper
     elif math.isnan(result.value):
         assert result.reason
-
-
-def test_weights_are_those_of_the_rows_drawn(tmp_path: Path) -> None:
-    """The same rows are drawn with weights, null labels and scores leave theirs out, and threads change nothing."""
-    label = pa.array([None if i % 7 == 0 else y for i, y in enumerate(TABLE.column("label").to_pylist())], pa.bool_())
-    score = pa.array([None if i % 11 == 0 else x for i, x in enumerate(TABLE.column("score").to_pylist())])
-    weight = np.where(np.arange(ROWS) % 7 == 0, 1e200, np.where(np.arange(ROWS) % 11 == 0, 1e250, 2.0))
-    table = pa.table({"label": label, "score": score, "weight": weight})
-    root = write(table, tmp_path / "a", 3, row_group_size=7000)
-    options: dict[str, Any] = {"sample": 0.2, "truncate": (0.1, 500), "unlabelled": "drop", "nan": "drop"}
-    for passes in (1, 2):
-        plain = approximate(root, passes=passes, **options)
-        found = approximate(root, passes=passes, weight="weight", **options)
-        for a, b in zip(plain.results, found.results, strict=True):
-            near = 1e-9 if passes == 2 else 1e-4  # interpolated rows are rounded, weights are not
-            assert (b.rows, b.value, b.stderr) == pytest.approx((a.rows, a.value, a.stderr), rel=near)
-        expected = found.to_json()
-        for threads, memory in ((1, None), (3, "8MiB")):
-            other = approximate(root, passes=passes, weight="weight", threads=threads, memory=memory, **options)
-            assert other.to_json() == expected
 
 
 # -- row groups -----------------------------------------------------------------------------------------------------

@@ -87,9 +87,6 @@ def spread(replicates: np.ndarray) -> float:
     return math.sqrt((replicates.size - 1) / replicates.size * np.square(replicates - replicates.mean()).sum())
 
 
-SMOOTH = ("roc_auc", "average_precision", "agc", "agc@0.2", "brier_score", "log_loss", "partial_auc@0.2")
-
-
 @pytest.mark.parametrize(
     ("approx", "bins", "bound"),
     [(False, 2048, 0.01), (True, 2048, 0.01), (False, 65536, 1e-9), (True, 65536, 1e-9), (False, "exact", 1e-9)],
@@ -108,23 +105,6 @@ def test_missing_scores_that_count_as_halves_are_drawn_with_their_units(weight, 
     assert len(found.results) == 3
     for result, values in zip(found.results, replicates, strict=True):
         assert result.stderr == pytest.approx(spread(values), rel=bound), result
-
-
-@pytest.mark.parametrize("noise", [1e-7, 0.01, 1.0])
-def test_standard_errors_of_differences_of_near_and_far_scores(noise):
-    """Also where two scores are nearly one: to 2 %, or null where the grid does not do."""
-    table = clustered(4000, 1500)
-    other = table.column("v1").to_numpy() * (1 + noise * np.random.default_rng(3).normal(size=len(table)))
-    table = table.append_column("v3", pa.array(other))
-    exact, coarse = (
-        evaluate(table, score=["v1", "v3"], unit="unit", baseline="v1", metrics=SMOOTH[:3], resample_bins=bins)
-        for bins in ("exact", "2048")
-    )
-    for metric, one, two in zip(SMOOTH, exact.results[-3:], coarse.results[-3:], strict=False):
-        d = jackknife(table, metric, "v3")[1] - jackknife(table, metric, "v1")[1]
-        if one.stderr is not None:
-            assert one.stderr == pytest.approx(spread(d), rel=1e-7)
-        assert two.ci_reason or two.stderr == pytest.approx(spread(d), rel=0.02)
 
 
 @pytest.mark.parametrize(("bins", "rough"), [("2048", 0.02), ("exact", 1e-9)])
@@ -208,16 +188,6 @@ def test_rows_as_units_have_the_standard_error_of_delong():
         assert found.results[0].effective_units == label.sum()
 
 
-def test_units_have_the_standard_error_of_obuchowski():
-    """The blocks estimate the variance of the units' summed influences, to what 128 blocks know."""
-    table = clustered(6000, 4000)
-    d = influences(table.column("label").to_numpy(), table.column("v1").to_numpy())
-    sums = np.bincount(table.column("unit").to_numpy(), d)
-    units = np.count_nonzero(np.bincount(table.column("unit").to_numpy()))
-    expected = math.sqrt(units / (units - 1) * np.square(sums).sum())
-    assert evaluate(table, score="v1", unit="unit").results[0].stderr == pytest.approx(expected, rel=0.2)
-
-
 def test_an_interval_is_symmetric_on_its_scale():
     """The interval of ROC AUC is symmetric in logits, with t of all blocks."""
     table = clustered(4000, 2000)
@@ -228,20 +198,6 @@ def test_an_interval_is_symmetric_on_its_scale():
     ends = [1 / (1 + math.exp(-(math.log(value / (1 - value)) + side * half))) for side in (-1, 1)]
     assert found.ci("roc_auc") == pytest.approx(ends, rel=1e-9)
     assert result.effective_units > 50
-
-
-def test_a_difference_is_paired_over_the_blocks():
-    """The standard error is that of the differences without each block; the sign is other − baseline."""
-    table = clustered()
-    found = evaluate(table, score=["v1", "v2"], unit="unit", baseline="v1", metrics="roc_auc", resample_bins="exact")
-    difference = found.results[-1]
-    d = jackknife(table, "roc_auc", "v2")[1] - jackknife(table, "roc_auc", "v1")[1]
-    assert difference.of == "v2 − v1"
-    assert difference.value == found.value("roc_auc", "v2") - found.value("roc_auc", "v1")
-    assert difference.stderr == pytest.approx(spread(d), rel=1e-9)
-    assert found.difference("roc_auc", "v1", "v2").p_value == pytest.approx(difference.p_value)
-    assert found.difference("roc_auc", "v2", "v1").value == -difference.value
-    assert found.difference("roc_auc", "v1", "v2", margin=0.5).verdict == "equivalent"
 
 
 def test_a_number_of_points_shrinks_with_the_rows():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -246,19 +245,3 @@ def test_a_slice_is_found_by_the_values_of_its_column(column: pa.Array, value: A
     assert found.value("roc_auc", slice={"x": value}) == 1
     with pytest.raises(OptionError, match="there is no slice"):
         found.value("roc_auc", slice={"x": other})
-
-
-@pytest.mark.parametrize("kind", [pa.decimal128(5, 2), pa.decimal128(38, 2), pa.decimal256(76, 2)])
-@pytest.mark.parametrize("encoded", [False, True])
-def test_edges_cut_decimals(kind: pa.DataType, encoded: bool) -> None:
-    """Exactly, whatever digits the edge has."""
-    values = [Decimal("1.50"), Decimal("1.51"), Decimal("-999.99"), Decimal("999.99"), None]
-    column = pa.array(values, kind)
-    data = rows(column.dictionary_encode() if encoded else column)
-    for edges, expected in (
-        ("1.5", {"<1.5": 2, ">=1.5": 6, None: 2}),
-        ("1.501,999.995", {"<1.501": 4, "[1.501, 999.995)": 4, None: 2}),
-        (f"-1e50,1.50{'0' * 90}1", {"[-1e50, 1.50" + "0" * 90 + "1)": 4, f">=1.50{'0' * 90}1": 4, None: 2}),
-    ):
-        found = evaluate(data, score="score", by=f"x={edges}", metrics="roc_auc")
-        assert {one.slice[f"x={edges}"]: one.rows for one in found.results if one.slice} == expected

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from streameval import Store, evaluate, plot_curve
 from streameval.engine import fold
-from streameval.errors import DataError, MissingColumnError, OptionError, SchemaError
+from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.kernels.grouped import sweep
 from streameval.states.grouped import cluster_sweep, tag_words
 from streameval.states.keyed import counts
@@ -454,25 +454,6 @@ def test_a_column_with_exactly_the_name_of_a_slice_is_the_slice(tmp_path: Path, 
         groups = {one.slice[name]: one.rows for one in found.results if one.slice}
         assert groups in ({"x": 2, "y": 2}, {"x": 4, "y": 4})
     assert evaluate(tmp_path, score="score", where=f"\"{name}\" = 'x'").rows == 2
-
-
-def test_a_store_does_not_mix_computed_slices_with_columns(tmp_path: Path) -> None:
-    """A night with a column of the slice's name, after nights without it, and the other way round."""
-    base = {"label": [0, 1], "score": [0.1, 0.8], "sent_at": pa.array([0, 1], pa.timestamp("us"))}
-    named = base | {"hour(sent_at)": [7, 8]}
-    for name, nights in (("has", (base, named)), ("lacks", (named, base))):
-        store = Store(tmp_path / f"store-{name}")
-        for day, night in enumerate(nights):
-            path = tmp_path / name / f"night={day}"
-            path.mkdir(parents=True)
-            pq.write_table(pa.table(night), path / "part.parquet")
-            if day:
-                with pytest.raises(DataError, match=r"column 'hour\(sent_at\)'"):
-                    store.update(tmp_path / name)
-            else:
-                store.update(tmp_path / name, score="score", by="hour(sent_at)")
-        groups = {one.slice["hour(sent_at)"] for one in store.evaluate(by="hour(sent_at)").results if one.slice}
-        assert groups == ({0} if name == "has" else {7, 8})
 
 
 @pytest.mark.parametrize(

@@ -105,18 +105,6 @@ def test_estimates_are_those_of_the_definition(rows: list[Row], threshold: float
         assert [r.value for r in usual.results] == pytest.approx([r.value for r in found.results], abs=0, nan_ok=True)
 
 
-def test_sizes_without_a_label_are_left_out_and_counted() -> None:
-    """Nine rows in three clusters of three, without any label."""
-    rows: list[Row] = [(i // 3, None) for i in range(9)] + [(10, 1), (10, None), (11, 0), (11, 0), (12, 1)]
-    found = evaluate(table(rows), cluster="c", unlabelled="size")
-    [result] = [r for r in found.results if r.metric == "aul"]
-    assert result.reason == (
-        "an estimate: 10 rows without a label; left out: 9 rows in clusters of 1 size without a label"
-    )
-    assert result.value == pytest.approx(float(aul_truth(rows) or 0))
-    assert found.curve("lift").y[-1] == pytest.approx(float(Fraction(4, 3) + 1) / 5)
-
-
 @given(rows=st.lists(st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([0, 1, None])), min_size=1, max_size=20))
 def test_null_ids_are_singletons_with_and_without_a_label(rows: list[Row]) -> None:
     """And with `nulls="drop"` they are left out, labelled or not."""

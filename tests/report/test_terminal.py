@@ -14,11 +14,9 @@ import pytest
 from rich.console import Console
 
 from streameval import evaluate
-from streameval.evaluation import explain
 from streameval.report import render, text
 from streameval.report.values import sampling_notes
 from streameval.results import Scalar, Source
-from streameval.store.vacuum import Vacuumed
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,21 +34,6 @@ def scored(columns: int, **facts: Any) -> Any:
     results = [Scalar(metric, 0.123456, of=f"score_{i}", **facts) for i in range(columns) for metric in metrics]
     facts = {"rows": 10, "positives": 4, "dropped": (), "skipped": (), "options": {}, "source": Source()}
     return SimpleNamespace(results=tuple(results), **facts)
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_one_of_a_kind_is_not_counted_as_several(count: int) -> None:
-    """What a run will do, what it found and what a vacuum did, of one row and of two."""
-    data = pa.table({"label": [1] * count, "score": [0.5] * count})
-    missing = pa.table({"label": [1] * count, "score": pa.nulls(count, pa.float64())})
-    told = [
-        str(explain(data, score="score", threads=count)),
-        *printed(evaluate(missing, score="score", nan="drop"), 80),
-        str(Vacuumed(1, count, 0, ("night=1", "night=2")[:count], count)),
-    ]
-    text = "\n".join(told)
-    for word in ["row", "thread", "file", "night", *(["partition", "shard"] if count == 1 else [])]:
-        assert set(re.findall(rf"\b{count} {word}(s?)\b", text)) == {"s" if count > 1 else ""}, word
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
@@ -106,23 +89,6 @@ def test_a_slice_stays_in_one_line() -> None:
     lines = printed(found, 300)
     for name in (r"\x1b[31mred", r"a\nb", "x" * 119 + "…"):
         assert sum(line.split()[:1] == [name] for line in lines) == 2, name
-
-
-def test_reasons_of_slices_against_all_other_rows_name_the_slice() -> None:
-    """Reasons that differ only in a number share a line: a hundred slices would else have a hundred."""
-    one = replace(Scalar.certain("roc_auc", 0.1), of="v1 − v1 (rest)", ci_level=0.95)
-    told = [
-        replace(one, slice={"country": name}, ci_reason=f"{units} effective units of rows: at least 5 are needed")
-        for name, units in (("DE", 4.9), ("FR", 1.2))
-    ]
-    where = "no interval of roc_auc[v1 − v1 (rest)] in 2 slices ({country=DE}, {country=FR})"
-    assert sampling_notes(told) == [f"{where}: 1.2 to 4.9 effective units of rows: at least 5 are needed"]
-    rough = {"ci_lower": 0.0, "ci_upper": 0.2, "unit": "cluster_loose", "blocks": 128}
-    told = [replace(one, slice={"country": n}, effective_units=u, **rough) for n, u in (("DE", 60.0), ("FR", 7.1))]
-    assert sampling_notes(told) == [
-        "95 % intervals by cluster_loose: at least 7 effective units in 128 blocks",
-        "warning: fewer than 50 effective units in {country=FR}: rough intervals",
-    ]
 
 
 @pytest.mark.parametrize(("units", "shown"), [(49.97, "49"), (1533 - 1e-12, "1,533"), (50.0, "50")])

@@ -9,7 +9,6 @@ from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -207,29 +206,3 @@ def test_rules_of_an_evaluation_stand_on_its_page(tmp_path: Path) -> None:
     assert page.texts["code"] == [
         f"streameval evaluate {DATA} --score score_lr --rule '{rules[0]}' --rule '{rules[1]}'"
     ]
-
-
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of two nights with two scores and a cluster column."""
-    folder = tmp_path_factory.mktemp("compared")
-    label = [0, 1] * 40
-    for night in (1, 2):
-        place = folder / "data" / f"night=2026-01-0{night}"
-        place.mkdir(parents=True)
-        scores = {
-            "v1": [(i * 37 + night) % 80 / 80 for i in range(80)],
-            "v2": [i % 2 * 0.5 + i / 160 for i in range(80)],
-        }
-        pq.write_table(
-            pa.table({"label": label, **scores, "cluster": [i // 4 for i in range(80)]}), place / "0.parquet"
-        )
-    Store(folder / "store").update(folder / "data", score=["v1", "v2"], cluster="cluster", ci=0.95)
-    return folder
-
-
-def test_a_store_is_shown_with_a_baseline(compared: Path, tmp_path: Path) -> None:
-    """Differences are not followed night by night; the columns that they compare are."""
-    run("show", compared / "store", "--baseline", "v1", "--metric", "roc_auc", "--out", tmp_path / "x.html")
-    heads = Reader((tmp_path / "x.html").read_text()).texts["span"]
-    assert [caption for caption in heads if caption in ("Differences", "Every night")] == ["Differences", "Every night"]

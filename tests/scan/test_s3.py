@@ -30,7 +30,6 @@ from streameval.store.nights.partitions import discover, fingerprint
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streameval.evaluation.result import Evaluation
 
 FILES, ROWS = 6, 20_000
 
@@ -226,38 +225,98 @@ def test_nights_are_found_without_a_request_for_each(server: tuple[Counting, str
     assert [fingerprint(partition.files)[0] for partition in found] == [partition.fingerprint for partition in found]
 
 
-def test_trees_of_one_bucket_are_listed_apart(server: tuple[Counting, str]) -> None:
-    """What lies beside them may be millions of objects."""
+def test_small_objects_are_planned_by_their_sizes(server: tuple[Counting, str], client: Any) -> None:
+    """One footer is read, of the largest; the plan says that its rows are an estimate, and progress ends at them."""
     app, query = server
-    store, _ = fs.FileSystem.from_uri(f"s3://bucket{query}")
-    pq.write_table(table(0).slice(0, 10), "bucket/more/day=1/part.parquet", filesystem=store)
-    app.listed = set()
-    found = discover([f"s3://bucket/{name}/{query}" for name in ("scores", "more")])
-    assert [partition.name for partition in found] == ["day=1", *(f"night={i}" for i in range(FILES))]
-    objects = {
-        prefix for prefix in app.listed if "_delta_log" not in prefix and not prefix.startswith((".", "metadata"))
-    }
-    assert all(prefix.startswith(("scores/", "more/")) for prefix in objects), objects
+    uri = f"s3://bucket/scores/{query}"
+    app.gets, app.heads = Counter(), Counter()
+    planned = explain(uri, score="score", threads=2)
+    asked = [path for path in app.gets if path.endswith(".parquet")]
+    assert (len(asked), sum(app.gets[path] for path in asked)) == (1, 1)
+    assert planned.estimated
+    assert str(planned).startswith("about ")
+    assert planned.rows == pytest.approx(FILES * ROWS, rel=0.01)
+    assert planned.to_dict()["estimated"]
+    for where in ({"threads": 2}, {"client": client}):
+        seen: list[tuple[int, int]] = []
+        evaluate(uri, score="score", progress=lambda *now, seen=seen: seen.append(now), **where)
+        assert seen[-1] == (planned.rows, planned.rows)
 
 
-def test_an_object_that_fails_twice_is_read_the_third_time(server: tuple[Counting, str], client: Any) -> None:
-    """A read that is refused is tried again by the cluster; one that always is, is named or left out."""
-    app, query = server
-    uri, path = f"s3://bucket/scores/{query}", "/bucket/scores/night=3/part.parquet"
+CASTS = {
+    "narrow": {"score": pa.float32(), "cluster": pa.int16()},
+    "plain": {},
+    "dictionary": {"campaign": pa.dictionary(pa.int8(), pa.string())},
+    "large": {"campaign": pa.large_string(), "cluster": pa.uint32()},
+    "clash": {"cluster": pa.string()},
+    "text": {"score": pa.string()},
+}
 
-    def run(refused: int, **options: Any) -> Evaluation:
-        app.refuse, app.gets = {}, Counter()
-        plan(uri, ["label", "score"])
-        first = app.gets[path] + 1  # after the plan of the run itself
-        app.refuse, app.gets = {path: range(first, first + refused)}, Counter()
-        return evaluate(uri, score="score", client=client, **options)
 
-    assert run(2).to_json() == expected()
-    with pytest.raises(CorruptFileError, match=r"^s3://bucket/scores/night=3/part.parquet: "):
-        run(3)
-    found = run(6, on_error="skip")  # three times among others, three times alone
-    assert (found.rows, [name for name, _ in found.skipped]) == (5 * ROWS, ["s3://bucket/scores/night=3/part.parquet"])
-    app.refuse = {}
+def written(server: tuple[Counting, str], folder: Path, kinds: list[str]) -> str:
+    """The URI of objects of such types, in this order; the same files are in `folder`."""
+    store, _ = fs.FileSystem.from_uri(f"s3://bucket{server[1]}")
+    name = "-".join(kinds)
+    for i, kind in enumerate(kinds):
+        rng = np.random.default_rng(i)
+        n = 100 * (i + 1)
+        data = pa.table(
+            {
+                "label": rng.random(n) < 0.5,
+                "score": rng.random(n).round(1).astype(np.float32).astype(np.float64),
+                "cluster": rng.integers(0, 30, n).astype(np.int32),
+                "campaign": [f"c{k}" for k in rng.integers(0, 9, n).tolist()],
+            }
+        )
+        if kind == "empty":
+            data = pa.table({"other": pa.array([], pa.int8())})
+        elif kind == "missing":
+            data = data.drop(["score"])
+        for column, cast in CASTS.get(kind, {}).items():
+            at = data.column_names.index(column)
+            data = data.set_column(at, column, data.column(column).cast(cast))
+        pq.write_table(data, f"bucket/{name}/part-{i}.parquet", filesystem=store)
+        pq.write_table(data, folder / f"part-{i}.parquet")
+    return f"s3://bucket/{name}/{server[1]}"
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        *itertools.permutations(["plain", "narrow", "large"]),
+        ["dictionary", "dictionary"],
+        ["dictionary", "plain", "empty"],
+        ["empty", "plain", "dictionary"],
+        ["plain", "empty", "empty"],
+    ],
+    ids="-".join,
+)
+def test_types_that_differ_give_the_bytes_of_a_plan_that_knows_them(
+    server: tuple[Counting, str], client: Any, tmp_path: Path, kinds: list[str]
+) -> None:
+    """Whatever file the plan was made from: narrower types fit, wider ones make it plan again."""
+    uri = written(server, tmp_path, kinds)
+    asked: dict[str, Any] = {"score": "score", "cluster": "cluster", "classes": "campaign"}
+    known = evaluate(str(tmp_path), threads=1, **asked).to_json()
+    for where in ({"threads": 2}, {"client": client}):
+        assert evaluate(uri, **where, **asked).to_json() == known
+
+
+@pytest.mark.parametrize(
+    "kinds", [["plain", "clash"], ["clash", "plain"], ["plain", "missing"], ["missing", "plain"], ["text", "plain"]]
+)
+def test_types_that_clash_give_the_error_of_a_plan_that_knows_them(
+    server: tuple[Counting, str], client: Any, tmp_path: Path, kinds: list[str]
+) -> None:
+    """The error names the file and the column, as on a local disk."""
+    uri = written(server, tmp_path, kinds)
+    with pytest.raises(DataError) as known:
+        evaluate(str(tmp_path), score="score", cluster="cluster", threads=1)
+    for where in ({"threads": 2}, {"client": client}):
+        with pytest.raises(type(known.value)) as found:
+            evaluate(uri, score="score", cluster="cluster", **where)
+        told = str(found.value).replace(f"s3://bucket/{'-'.join(kinds)}", str(tmp_path))
+        assert told == str(known.value)
 
 
 @pytest.mark.parametrize("missing", [1, 7, 16, 5000])

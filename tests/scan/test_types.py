@@ -169,13 +169,7 @@ def test_no_two_spellings_are_one_id() -> None:
     assert {r.metric: r.value for r in found.results} == {r.metric: r.value for r in same.results}
 
 
-NUMBERS = [
-    pa.decimal32(5, 2),
-    pa.decimal64(18, 0),
-    pa.decimal128(38, 0),
-    pa.decimal128(38, 37),
-    pa.decimal256(76, 2),
-]
+NUMBERS = [pa.decimal32(5, 2), pa.decimal64(18, 0), pa.decimal128(38, 0), pa.decimal128(38, 37), pa.decimal256(76, 2)]
 
 
 @given(st.integers(-(10**80), 10**80) | st.integers(-(10**6), 10**6), st.integers(-80, 5), st.sampled_from(NUMBERS))

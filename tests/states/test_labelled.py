@@ -13,14 +13,12 @@ from hypothesis import strategies as st
 from streameval.budget import Budget
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency import pass_by_cluster
-from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencySpec, LabelledSpec
-from streameval.states.contingency.rounds import ByCluster, add_up, summarize_state
+from streameval.states.contingency.rounds import ByCluster, summarize_state
 from streameval.states.keyed import hot
 from streameval.states.keyed.ids import id_type
 from streameval.states.keyed.ranges import balanced, buckets, joined, outline_only, ranged, restored
 from streameval.states.protocol import Batch
-from streameval.states.rounds import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,27 +147,3 @@ def test_ranges_give_the_same() -> None:
     merged = summaries[0].merge(*summaries[1:])
     assert same(SizeTable.union(tables), whole(clusters, budget))
     assert merged.clusters == summarize_state(table, budget).clusters
-
-
-def test_watchers_and_the_matching_see_plain_cells() -> None:
-    """Ids of clusters are restored for whatever reads them, as are those of the clusters alone."""
-    budget = Budget(1 << 30)
-    labelled, table, clusters = three(spec_of(("int64", "int64")), rows_of(3000), 500, budget)
-    (one, seen, mine), (other, due, theirs) = (
-        add_up(run(ByCluster(each, ClassBlocks, matched=True), budget)) for each in (labelled, table)
-    )
-    assert one == other
-    assert isinstance(seen, ClassBlocks)
-    assert isinstance(due, ClassBlocks)
-    assert np.array_equal(seen.replicates(one).rows, due.replicates(one).rows)
-    assert mine is not None
-    assert theirs is not None
-    assert mine.settled == theirs.settled
-    derived = labelled.total()
-    for shard in clusters.shards():
-        changes, want = (each.by_block(shard, budget) for each in (derived, clusters))
-        assert np.array_equal(changes.rows, want.rows)
-        assert same(changes.table, want.table)
-        (_, found), (_, known) = (each.impure(shard, budget) for each in (derived, clusters))
-        keys = [np.sort(np.concatenate([part.keys for part in parts])) for parts in (found, known)]
-        assert np.array_equal(*keys)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import json
 import logging
 import os
 import pickle
@@ -32,7 +31,6 @@ from streameval.engine.cluster.connection import Connection, connect
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.simulation import simulate
-from streameval.states.clusters.counts import DerivedClusters
 from streameval.states.keyed import ranges
 
 if TYPE_CHECKING:
@@ -143,30 +141,6 @@ def test_intervals_of_clusters_are_those_of_threads(client: Any, simulated: Path
     )
     assert there.to_json() == here.to_json()
     assert here.difference("aul", "campaign", "cluster").stderr > 0
-
-
-def test_clusters_held_by_block_are_read_on_workers(client: Any, simulated: Path) -> None:
-    """With a unit, clusters are folded by block alone: curves and attributions of them are those of plain clusters."""
-    options: dict[str, Any] = {"label": "label", "cluster": "cluster", "metrics": "aul"}
-    plain = evaluate(simulated, **options, threads=2)
-    for on in ({"client": client}, {"threads": 2}):
-        found = evaluate(simulated, **options, unit="campaign", **on)
-        assert found.curve("lift").y.tolist() == plain.curve("lift").y.tolist()
-        assert found.attribution("cluster").impure == plain.attribution("cluster").impure
-
-
-def test_clusters_that_share_rows_with_a_table_are_read_on_workers(client: Any, simulated: Path) -> None:
-    """Values, curves and attributions of clusters whose rows carry labels are those of two states on threads."""
-    options: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "metrics": ["lift", "v_measure"]}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.evaluation.files.shared", lambda wanted, *_: wanted)
-        plain = evaluate(simulated, **options, threads=2)
-    found = evaluate(simulated, **options, client=client)
-    assert isinstance(found._states["cluster", "cluster"], DerivedClusters)
-    assert not isinstance(plain._states["cluster", "cluster"], DerivedClusters)
-    assert found.to_json() == plain.to_json()
-    assert found.curve("lift").y.tolist() == plain.curve("lift").y.tolist()
-    assert found.attribution("cluster").to_dict() == plain.attribution("cluster").to_dict()
 
 
 def test_a_limit_too_low_for_workers_is_said_beforehand(
@@ -528,19 +502,6 @@ def test_a_partition_that_kills_its_workers_is_one_clear_error() -> None:
         evaluate([plain, dask.delayed(die)()], score="score", client=client)
 
 
-def test_the_command_line_runs_on_a_scheduler(client: Any, tmp_path: Path) -> None:
-    """`--scheduler` writes the JSON of threads; a wrong version of the question is a usage error."""
-    command = [sys.executable, "-m", "streameval", "evaluate", str(REAL), "--score", "score_lr", "--quiet", "--json"]
-    there, here = tmp_path / "there.json", tmp_path / "here.json"
-    subprocess.run([*command, str(there), "--scheduler", client.scheduler.address], check=True, timeout=HANGS)
-    subprocess.run([*command, str(here), "--threads", "1"], check=True, timeout=HANGS)
-    assert there.read_bytes() == here.read_bytes()
-    both = subprocess.run(
-        [*command, "-", "--scheduler", "tcp://x:1", "--threads", "1"], capture_output=True, check=False
-    )
-    assert both.returncode == 2
-
-
 @pytest.mark.parametrize("where", ["client", "threads"])
 def test_a_plan_says_what_the_run_then_does(client: Any, where: str, simulated: Path, options: dict[str, Any]) -> None:
     """Folds and ranges of the plan are those of the run; bytes are those of the columns asked for."""
@@ -558,17 +519,6 @@ def test_a_plan_says_what_the_run_then_does(client: Any, where: str, simulated: 
     chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
     assert planned.bytes == sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in columns)
     assert [state.kind for state in planned.states] == ["score_counts", "score_counts", "cluster_counts"]
-
-
-def test_a_plan_reads_no_page(tmp_path: Path) -> None:
-    """Data that cannot be read can be planned; the command line prints the plan, and JSON where it is asked for."""
-    data = damaged(tmp_path)
-    command = [sys.executable, "-m", "streameval", "evaluate", data, "--score", "score", "--plan"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert text.startswith("3,000 rows in 3 partitions; reads ")
-    planned = json.loads(subprocess.run([*command, "--json", "-"], capture_output=True, check=True).stdout)
-    assert planned["rows"] == 3000
-    assert planned["columns"] == [["label", "int64"], ["score", "double"]]
 
 
 def test_every_worker_counts() -> None:

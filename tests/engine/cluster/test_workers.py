@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import signal
 import threading
@@ -19,7 +18,6 @@ from streameval import evaluate, simulate
 from streameval.engine import start
 from streameval.engine.cluster import ClusterEngine, connect
 from streameval.errors import ClusterError, OptionError
-from streameval.evaluation import explain
 from streameval.metrics.protocol import as_metric
 
 if TYPE_CHECKING:
@@ -85,21 +83,6 @@ def test_a_run_waits_for_a_worker(mortal: Any) -> None:
     assert connection is not None
     assert connection.workers >= 1
     assert evaluate(DATA, score="score", client=mortal).value("roc_auc") == EXPECTED
-
-
-def test_workers_that_left_are_named(
-    client: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A worker that does not answer is logged, and named where the engine says on which workers it runs."""
-    run = client.run
-    gone: dict[str, Any] = {"tcp://gone:1": OSError("closed")}
-    monkeypatch.setattr(client, "run", lambda *args, **options: run(*args, **options) | gone)
-    with caplog.at_level(logging.WARNING, "streameval"):
-        connection = connect(client, None)
-    assert connection is not None
-    assert (connection.workers, connection.left) == (2, ("tcp://gone:1",))
-    assert "tcp://gone:1 left before the run, which uses 2 other workers" in caplog.text
-    assert explain(DATA, score="score", client=client).where.endswith(" (tcp://gone:1 left before the run)")
 
 
 # -- a user's own metric ----------------------------------------------------------------------------------------------

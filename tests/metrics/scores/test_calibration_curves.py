@@ -184,21 +184,6 @@ def test_a_distribution_is_numpys_histogram(bins: int, weight: str | None) -> No
     assert run.weighted == bool(weight)
 
 
-def test_a_distribution_of_odd_scores() -> None:
-    """Infinite scores are counted apart, one score has a bin around it, a huge range does not overflow."""
-    data = pa.table({"label": [0, 1, 1, 0], "score": [-np.inf, 2.0, np.inf, np.inf]})
-    one = evaluate(data, score="score").distribution(bins=4)
-    assert one.positives.sum() == 1
-    assert one.infinite == (2, 1)
-    assert one.edges[0] < 2.0 < one.edges[-1]
-    data = pa.table({"label": [0, 1], "score": [-1.7e308, 1.7e308]})
-    wide = evaluate(data, score="score").distribution(bins=4)
-    assert np.isfinite(wide.edges).all()
-    assert (wide.negatives[0], wide.positives[-1]) == (1, 1)
-    integers = evaluate(pa.table({"label": [0, 1], "score": [2**63 - 2, 2**63 - 1]}), score="score").distribution()
-    assert integers.negatives.sum() + integers.positives.sum() == 2
-
-
 def test_no_split_changes_a_curve() -> None:
     """Finalized in one shard or in many."""
     data = drawn()

@@ -76,35 +76,6 @@ def test_every_row_is_what_its_threshold_gives(weight: str | None) -> None:
     assert isinstance(rows[0]["tp"], float if weight else int)
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 1)), min_size=2, max_size=30).filter(
-        lambda rows: len({label for _, label in rows}) == 2
-    ),
-    st.booleans(),
-)
-def test_rows_agree_with_their_metrics(rows: list[tuple[int, int]], approx: bool) -> None:
-    """What was asked for is met where there is a row, and nothing better is left out."""
-    score, label = (np.array(side) for side in zip(*rows, strict=True))
-    data = pa.table({"score": score / 8, "label": label})
-    at = ["fpr=0.2", "recall=0.7", "precision=0.6", "k=3"]
-    for row in evaluate(data, score="score", at=at, metrics=["f1_max"], approx=approx).operating_points().to_pylist():
-        if row["threshold"] is None:
-            assert row["at"] == "precision=0.6"
-            assert "no threshold has a precision of 0.6" in row["reason"]
-            continue
-        asked, _, bound = row["at"].partition("=")
-        if asked == "fpr":
-            assert row["fpr"] <= float(bound)
-        if asked in ("recall", "precision"):
-            assert row[asked] >= float(bound)
-        if asked == "k":
-            assert row["flagged"] >= min(3, score.size)
-        measure = row["metric"].partition("@")[0]
-        if measure in row and row[measure] is not None:
-            assert row[measure] == pytest.approx(row["value"])
-
-
 def test_under_approx_counts_are_those_at_an_edge() -> None:
     """Exact at the threshold shown for float32 scores; the certain ends hold the value of the best threshold."""
     random = np.random.default_rng(3)
@@ -205,25 +176,31 @@ class Cut:
         return self._parts[::-1]
 
 
-@pytest.mark.parametrize("levels", [4, 40, 4000])
-def test_groups_may_be_cut_anywhere(levels: int) -> None:
-    """Wherever the groups are cut, all points at once give what each gives alone in one part."""
-    random = np.random.default_rng(levels)
-    at = [f"{kind}={x}" for kind in ("fpr", "tpr", "recall", "precision") for x in (0.001, 0.3, 0.5, 0.7, 0.99, 1)]
-    at += [*(f"k={x}" for x in (1, 7, 200, 3000)), "share=0.5", "fpr=0", "threshold=2", "threshold=0"]
-    at += [f"threshold={x}" for x in (0.5, 0.75, 1)]
-    points = operating_points(at)
-    for chance in (0.02, 0.5, 0.97):
-        score = random.integers(0, levels, 1500) / levels
-        label = (random.random(1500) < (chance + score) / 2).astype(np.uint8)
-        label[score > 0.9] = round(chance)
-        state = fold_arrays(label, score)
-        [part] = state.parts()
-        alone = [compute(state, point) for point in points]
-        for count in (0, 1, 3, 30):
-            cuts = np.sort(random.integers(0, part.n.size + 1, count)).tolist()
-            split = Cut(state, cuts)
-            assert combine(split, points, [partials(split, (0, 0), points)]) == alone
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.booleans(), st.integers(0, 4)), min_size=2, max_size=25).filter(
+        lambda rows: len({label for _, label, weight in rows if weight}) == 2
+    ),
+    st.lists(st.integers(0, 9), max_size=6),
+    st.booleans(),
+)
+def test_groups_may_be_cut_anywhere(rows: list[tuple[int, bool, int]], cuts: list[int], weighted: bool) -> None:
+    """Groups without weight and empty parts included, every point is that of one part, and that by definition."""
+    score, label, weight = (np.array(side) for side in zip(*rows, strict=True))
+    weight = weight if weighted else np.full(weight.size, 4)
+    state = fold_arrays(label.astype(np.uint8), score / 8, weight / 4 if weighted else None)
+    [part] = state.parts()
+    points = operating_points(WEIGHED)
+    split = Cut(state, sorted(min(cut, part.n.size) for cut in cuts))
+    found = combine(split, points, [partials(split, (0, 0), points)])
+    assert found == [compute(state, point) for point in points]
+    vertices = []
+    for s in np.unique(score)[::-1].tolist():
+        above = score >= s
+        t, f = int(weight[above & label].sum()), int(weight[above & ~label].sum())
+        vertices.append((int(above.sum()), t, f, s / 8))
+    for point, value in zip(points, found, strict=True):
+        assert value.value == pytest.approx(best_vertex(point, vertices, state.totals()), rel=1e-12, nan_ok=True), point
 
 
 WEIGHED = [f"{kind}={x}" for kind in ("fpr", "tpr", "recall", "precision") for x in (0.125, 0.5, 0.75, 1)]
@@ -251,31 +228,6 @@ def best_vertex(point: OperatingPoint, vertices: list[tuple[int, int, int, float
     value["lift"] = t * (N + P), (t + f) * P
     top, bottom = value[point.measure]
     return top / bottom if bottom else math.nan
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 8), st.booleans(), st.integers(0, 4)), min_size=2, max_size=25).filter(
-        lambda rows: len({label for _, label, weight in rows if weight}) == 2
-    ),
-    st.lists(st.integers(0, 9), max_size=6),
-)
-def test_weighted_groups_may_be_cut_anywhere(rows: list[tuple[int, bool, int]], cuts: list[int]) -> None:
-    """Groups without weight and empty parts included, every point is that of one part, and that by definition."""
-    score, label, weight = (np.array(side) for side in zip(*rows, strict=True))
-    state = fold_arrays(label.astype(np.uint8), score / 8, weight / 4)
-    [part] = state.parts()
-    points = operating_points(WEIGHED)
-    split = Cut(state, sorted(min(cut, part.n.size) for cut in cuts))
-    found = combine(split, points, [partials(split, (0, 0), points)])
-    assert found == [compute(state, point) for point in points]
-    vertices = []
-    for s in np.unique(score)[::-1].tolist():
-        above = score >= s
-        t, f = int(weight[above & label].sum()), int(weight[above & ~label].sum())
-        vertices.append((int(above.sum()), t, f, s / 8))
-    for point, value in zip(points, found, strict=True):
-        assert value.value == pytest.approx(best_vertex(point, vertices, state.totals()), rel=1e-12, nan_ok=True), point
 
 
 @pytest.mark.parametrize("later", [False, True])

@@ -102,12 +102,7 @@ def test_every_value_that_a_unit_holds_is_read(
 
 
 @pytest.mark.parametrize(
-    "times",
-    [
-        [nanoseconds(FAR), nanoseconds(NEAR) + 1],
-        [nanoseconds(FAR) + 1],
-        [300_000 * 366 * DAY],
-    ],
+    "times", [[nanoseconds(FAR), nanoseconds(NEAR) + 1], [nanoseconds(FAR) + 1], [300_000 * 366 * DAY]]
 )
 def test_what_no_unit_holds_is_refused(tmp_path: Path, times: list[int]) -> None:
     """Far years with digits of nanoseconds, and years that microseconds do not have, name file and column."""

@@ -218,21 +218,6 @@ def test_results_are_the_same_bytes_for_any_layout_threads_and_memory(simulated:
     assert small._engine.budget.spilled > 0
 
 
-def _rows(case: dict[str, Any]) -> float:
-    """Rows that a reference case has once it is written out."""
-    return sum(n for _, _, n in case["input"]["cells"])
-
-
-def test_a_metric_that_needs_whole_counts_leaves_the_others_their_values() -> None:
-    """Where a null model has fractions and a measure takes none, it has no value, and the reason says so."""
-    data = pa.table({"label": [0, 0, 1], "c": [1, 1, 2], "k": [5, 6, 6]})
-    found = evaluate(data, cluster="c", classes="k", metrics=["rand_index", "adjust_to_null/hypergeometric/m3"])
-    assert found.value("rand_index") == 1 / 3
-    adjusted = [r for r in found.results if r.metric.startswith("adjust")]
-    assert [r.metric[-2:] for r in adjusted] == [".0", ".1"]
-    assert all("hypergeometric needs whole counts" in r.reason for r in adjusted)
-
-
 ROWS = {"label": [0, 1, 1], "c": [1, 1, 2], "k": [5, None, 6], "f": [0.5, 1.5, 2.5]}
 
 
@@ -318,40 +303,6 @@ def test_a_giant_component_is_bounded_and_the_others_are_solved(tmp_path: Path) 
         assert exact.exact
         other = {"memory": "1MB", "threads": 1} | asked
         assert evaluate(sorted(path.rglob("*.parquet"))[::-1], **other, assignment_cells=500).results[0] == bounded
-
-
-def test_only_what_the_metrics_need_is_built() -> None:
-    """Metrics of classes alone leave the cluster sizes out, and drop the same rows."""
-    data = pa.table({"label": [0, 1, 1, 0], "c": [1, None, 2, 2], "k": [5, 5, None, 6]})
-    asked: dict[str, Any] = {"cluster": "c", "classes": "k", "nulls": "drop"}
-    alone = evaluate(data, **asked, metrics="rand_index")
-    both = evaluate(data, **asked, metrics=["rand_index", "aul"])
-    assert [group for group, _ in alone._states] == ["classes"]
-    assert [group for group, _ in both._states] == ["cluster", "classes"]
-    assert alone.dropped == both.dropped == (("null cluster c", 1), ("null class k (with c)", 1))
-    assert both.curve("lift").area == both.value("aul")
-    with pytest.raises(OptionError, match="add aul to metrics"):
-        alone.curve("lift")
-
-
-def test_degenerate_tables_have_values_without_warnings() -> None:
-    """No rows, one class, one cluster and all singletons: every metric has a value or a reason."""
-    for classes, clusters in (
-        ([None], [None]),
-        ([1], [1]),
-        ([1, 1, 1], [1, 2, 3]),
-        ([1, 2, 3], [1, 1, 1]),
-        ([1, 2], [1, 2]),
-    ):
-        data = pa.table(
-            {
-                "k": pa.array(classes, pa.int64()),
-                "c": pa.array(clusters, pa.int64()),
-                "label": pa.array([0] * len(classes)),
-            }
-        )
-        results = evaluate(data, cluster="c", classes="k", nulls="drop", metrics=["*"]).results
-        assert all(r.value == r.value or r.reason for r in results)
 
 
 STORED = Path(__file__).parents[2] / "data" / "states" / "contingency.v1.parquet"

@@ -245,34 +245,6 @@ def test_blocks_are_even() -> None:
         assert ((counts - 1000) ** 2 / 1000).sum() < 200  # chi-squared with 127 degrees of freedom
 
 
-@pytest.mark.parametrize(("kind", "most"), [("f4", 1 << 15), ("f8", 1 << 15), ("f8", 1_000)])
-def test_many_groups_are_kept_within_the_budget(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty thousand groups, in narrow or in wide words; spilled and stored."""
-    monkeypatch.setattr(tag_words, "MOST", most)
-    rng = np.random.default_rng(0)
-    user, score = rng.integers(0, 20_000, 100_000), rng.random(100_000).astype(kind)
-    label = rng.integers(0, 2, user.size).astype(np.uint8)
-    of_all = ScoreSpec("score", kind)
-    spec = GroupedSpec(of_all, By(("user",)))
-    budget = Budget(64 << 20)
-    builder = spec.builder(budget, 1 << 16)
-    for a in range(0, user.size, 25_000):
-        part = slice(a, a + 25_000)
-        builder.update(Batch(label[part], None, {"score": pa.array(score[part]), "user": pa.array(user[part])}))
-    state = builder.state()
-    assert (state.keyed.layout.tag == 32) == (most < 20_000)
-    assert len(state.groups()) == np.unique(user).size
-    inner = of_all.builder(Budget(), 1 << 16)
-    inner.update(Batch(label, None, {"score": pa.array(score)}))
-    assert state.total() == inner.state()
-    for group in (user[0], user[-1]):
-        one = of_all.builder(Budget(), 1 << 16)
-        one.update(Batch(label[user == group], None, {"score": pa.array(score[user == group])}))
-        assert state.only((int(group),)) == one.state()
-        assert state.without((int(group),)).totals().rows == user.size - (user == group).sum()
-    assert codec.load(codec.dump(state)[1]) == state
-
-
 def _folded_scores(spec: Any, batches: list[tuple[pa.Array, np.ndarray]]) -> Any:
     """The state of scores and their groups, all rows negative."""
     builder = spec.builder(Budget(), 1 << 12)

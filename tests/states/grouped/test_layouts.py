@@ -280,11 +280,7 @@ WEIGHTS = ["ordinary", "wild", "beyond two floats"]
 @pytest.mark.parametrize("kind", ["f4", "f8"])
 def test_slices_with_missing_scores_lose_no_weight(kind: str) -> None:
     """The weights of missing scores are summed exactly, by slice and over all."""
-    rng, rows, inner = (
-        np.random.default_rng(0),
-        4 * MANY_ROWS,
-        ScoreSpec("score", kind, weighted=True, nan="half"),
-    )
+    rng, rows, inner = (np.random.default_rng(0), 4 * MANY_ROWS, ScoreSpec("score", kind, weighted=True, nan="half"))
     score, group = rng.integers(0, 2, rows).astype(kind), rng.integers(0, 300, rows)
     score[: rows // 2][rng.random(rows // 2) < 0.3] = np.nan
     label, weight = rng.integers(0, 2, rows).astype(np.uint8), 10.0 ** rng.uniform(-9, 9, rows)

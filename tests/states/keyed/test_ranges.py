@@ -26,14 +26,7 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.contingency.rounds import summarize_state
 from streameval.states.keyed import layout
-from streameval.states.keyed.ranges import (
-    balanced,
-    buckets,
-    joined,
-    outline_only,
-    ranged,
-    restored,
-)
+from streameval.states.keyed.ranges import balanced, buckets, joined, outline_only, ranged, restored
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec, fold_arrays

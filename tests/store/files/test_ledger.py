@@ -12,25 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
-import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake.exceptions import DeltaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval.budget import Budget
 from streameval.errors import StoreError
 from streameval.scan import natural
-from streameval.states.scores.counts import fold_arrays
-from streameval.states.scores.histogram import to_histogram
 from streameval.store.files import delta
-from streameval.store.files import published as module
 from streameval.store.files.delta import FORGET, KEEP, LOG, RowTable, commit_numbers
 from streameval.store.files.entries import Entry, Labels
 from streameval.store.files.ledger import FAN, Ledger
 from streameval.store.files.location import Location
-from streameval.store.files.published import FEWEST, LEAST_BYTES, MOST_BYTES, PARTS, StateFiles
 from streameval.store.nights.results import ResultCache
 
 KEEPS = {"options": {"label": "spam"}, "types": {}}
@@ -256,39 +250,3 @@ def test_a_commit_of_the_cache_that_fails_leaves_its_log(location, monkeypatch):
     first.with_name(f"{1:020}.json").write_bytes(b"{\n}\n")
     cache.write(1, None)
     assert ResultCache(location).appendable(1)
-
-
-FILES = 32
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "most", "bounded", "expected"),
-    [
-        (FILES * 25_000, 512, False, 1),  # a month of small nights is not worth threads
-        (4 * LEAST_BYTES, 512, False, 4),
-        (PARTS * LEAST_BYTES, 512, False, PARTS),
-        (PARTS * MOST_BYTES, 512, False, PARTS),
-        (24 * MOST_BYTES, 512, False, 24),  # not all are open at once
-        (FILES * MOST_BYTES * 2, 512, False, FILES),
-        (0, 5, False, 7),
-        (FILES * MOST_BYTES, 512, True, FILES // FEWEST),
-    ],
-)
-def test_the_parts_that_are_read_follow_from_the_size_of_the_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes: int, most: int, bounded: bool, expected: int
-) -> None:
-    """Parts are of at least a mebibyte, as far as that leaves few large ones, and hold every file once."""
-    monkeypatch.setattr(module, "TOGETHER", most)
-    files, rng = StateFiles(Location.of(tmp_path)), np.random.default_rng(1)
-    states = [fold_arrays(np.ones(3, np.uint8), rng.random(3, np.float32)) for _ in range(FILES)]
-    made = [to_histogram(state) if bounded else state for state in states]
-    names = [files.write(state)[0] for state in made]
-    parts: list[object] = []
-
-    def each(function, items, _):
-        parts.extend(items)
-        return [function(item) for item in items]
-
-    found = files.read_all(names, nbytes, Budget(), made[0].spec, each)
-    assert len(parts) == len(found) == expected
-    assert sum(state.totals().pos for state in found) == 3 * FILES

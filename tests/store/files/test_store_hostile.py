@@ -8,7 +8,6 @@ import shutil
 import time
 import traceback
 from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -308,48 +307,6 @@ def test_forged_facts_of_a_night_are_refused(store, facts):
     verbs = [store.evaluate, partial(store.history, "roc_auc"), partial(store.check, "agc > 0", again=True)]
     for verb in [*verbs, store.info]:
         with pytest.raises(FormatError, match=r"in the ledger are damaged"):
-            verb()
-
-
-@pytest.mark.parametrize("kind", ["score_counts", "score_histogram", "cluster_counts", "x", ""])
-@pytest.mark.parametrize("of", ["score_lr", "cluster_loose"])
-def test_a_forged_kind_of_a_state_is_refused(tmp_path, kind, of):
-    """A spec was made of that of another state, with a raw TypeError."""
-    store = Store(tmp_path / "store", threads=1)
-    store.update([land(name, tmp_path / "data") for name in NIGHTS[:2]], **FEW)
-    before = store.partitions()
-    forge(store, lambda e: {"states": tuple(replace(s, kind=kind) if s.of == of else s for s in e.states)}, NIGHTS[0])
-    if store.partitions() == before:
-        return
-    metric = "agc" if of == "score_lr" else "aul"
-    for verb in (store.evaluate, partial(store.evaluate, metrics=metric), partial(store.history, metric)):
-        with pytest.raises(FormatError, match=r"; (restore the ledger|fold its partition again)"):
-            verb()
-    for change in (partial(store.vacuum, keep="0d", grace="0s"), partial(store.add, nan="drop", score="score_nb")):
-        with suppress(StreamevalError):
-            change()
-
-
-@pytest.mark.parametrize("gone", ["score", "cluster", "classes", "sketch", "unit"])
-def test_a_configuration_whose_column_has_no_type_is_refused(tmp_path, gone):
-    """Its states cannot be read; every verb raised a raw KeyError."""
-    night = tmp_path / "night=2026-01-01.parquet"
-    numbers = [0.5, 1.0, 1.5, 2.0]
-    pq.write_table(
-        pa.table({"label": [0, 1, 0, 1]} | dict.fromkeys(("score", "cluster", "classes", "sketch", "unit"), numbers))
-        .set_column(2, "cluster", pa.array([1, 1, 2, 2]))
-        .set_column(3, "classes", pa.array(list("abab")))
-        .set_column(5, "unit", pa.array([1, 2, 3, 4])),
-        night,
-    )
-    store = Store(tmp_path / "store", threads=1)
-    kept = {name: name for name in ("score", "cluster", "classes", "sketch", "unit")}
-    store.update(night, **kept, metrics=["default", "roc_auc"], ci=0.9)
-    types = store._context.ledger.read().configuration["types"]
-    forge(store, lambda _: {}, types={name: kind for name, kind in types.items() if name != gone})
-    verbs = [store.evaluate, partial(store.history, "roc_auc"), partial(store.update, night), store.vacuum, store.info]
-    for verb in verbs:
-        with pytest.raises(FormatError, match=f"store: night.* states of column '{gone}', whose type is missing"):
             verb()
 
 

@@ -31,10 +31,7 @@ ALL = {"score": "score_lr", "cluster": "cluster_loose", "classes": "campaign", "
         {"cluster": "cluster_loose", "nan": "drop", "nulls": "drop"},
         {"score": "score_lr", "nan": "half", "truncate": 0.1},
         {"score": "score_lr", "approx": True, "nulls": "drop"},
-        {
-            "sketch": "score_nb",
-            "nulls": "singleton",
-        },
+        {"sketch": "score_nb", "nulls": "singleton"},
     ],
     ids=str,
 )

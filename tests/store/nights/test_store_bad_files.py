@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from nightly import DATA, FEW, NIGHTS, land
+from nightly import DATA, FEW, NIGHTS
 from processes import run
 
 from streameval import Store, evaluate
@@ -120,27 +119,3 @@ def test_an_incomplete_night_is_marked_until_it_is_whole(data, tmp_path, how):
     assert (done.changed, done.incomplete) == ((NIGHTS[3],), ())
     assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
     assert store.check("rows >= 1").passed
-
-
-def test_a_night_without_a_file_that_can_be_read_is_incomplete(data, tmp_path):
-    """It has no rows; a night that lacks a column stays out, and the others count."""
-    for i in (0, 1):
-        hurt(data / NIGHTS[1] / f"part-{i}.parquet")
-    shutil.rmtree(data / NIGHTS[2])
-    (data / NIGHTS[2]).mkdir()
-    pq.write_table(pa.table({"label": [0, 1], "score_lr": [0.1, 0.2]}), data / NIGHTS[2] / "part-0.parquet")
-    store = Store(tmp_path / "store")
-    with pytest.raises(DataError, match=r"cluster_loose.* .3 other partitions folded"):
-        store.update(data, on_error="skip", **FEW)
-    assert [(entry.partition, entry.rows > 0) for entry in store.partitions()] == [
-        (NIGHTS[0], True),
-        (NIGHTS[1], False),
-        (NIGHTS[3], True),
-    ]
-    why, _ = [why for _, why in store.partitions()[1].left_out]
-    assert why.startswith("Parquet magic bytes not found")
-    assert "skip" not in why  # it was left out already
-    split(NIGHTS[1], data)
-    land(NIGHTS[2], data)
-    store.update(data)
-    assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()

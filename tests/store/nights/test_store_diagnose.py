@@ -106,23 +106,6 @@ def test_a_scheduler_is_told_why_and_what_is_next(tmp_path):
         Store(where).diagnose("night=2025-01-01")
 
 
-def test_a_score_that_no_longer_separates_is_told_by_its_positives(tmp_path):
-    """A shuffled score has the quantiles that it always had, but not among the positives."""
-    data = tmp_path / "data"
-    for name in NIGHTS[:8]:
-        land(name, data)
-    table = read(DATA / NIGHTS[8])
-    shuffled = pa.array(np.random.default_rng(1).permutation(table["score_lr"]), pa.float32())
-    (data / NIGHTS[8]).mkdir()
-    column = table.column_names.index("score_lr")
-    pq.write_table(table.set_column(column, "score_lr", shuffled), data / NIGHTS[8] / "part-0.parquet")
-    store = Store(tmp_path / "store")
-    store.update(data, score="score_lr")
-    [found] = store.diagnose(NIGHTS[8])
-    assert found.findings[0].what == "score_lr quantile 0.75 of positives"
-    assert found.findings[0].deviations > 10
-
-
 def test_the_groups_whose_cost_rose_most_are_named(tmp_path):
     """Two clusters joined in one night: exactly the pairs that they did not have in the median of the usual nights."""
     data = tmp_path / "data"

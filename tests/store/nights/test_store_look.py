@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from nightly import DATA, NIGHTS, land
 from processes import run
 
-from streameval import Store, evaluate, quantile_sketch
+from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError, StoreError
 
@@ -196,26 +196,6 @@ def test_by_night_is_a_slice_for_each_night(scored, scored_store):
     ]
 
 
-def test_by_other_keys_puts_partitions_together(scored, tmp_path):
-    """The hours of a night, and the regions of all nights."""
-    for i, night in enumerate(NIGHTS[:2]):
-        part = pq.read_table(scored / night / "part-0.parquet", partitioning=None)
-        for hour in (0, 1):
-            where = tmp_path / "data" / night / f"hour={hour}"
-            where.mkdir(parents=True)
-            pq.write_table(part.slice(hour * 200, 200), where / f"{i}.parquet")
-    store = Store(tmp_path / "store")
-    store.update(tmp_path / "data", score="score_lr")
-    for by, folders in (("night", ["night=2026-01-01"]), ("hour", ["night=*/hour=0"]), ("night,hour", None)):
-        found = store.evaluate(by=by).slices(by)
-        assert found.num_rows == (4 if folders is None else 2)
-        if folders:
-            expected = evaluate(str(tmp_path / "data" / folders[0]), score="score_lr").value("roc_auc")
-            assert found["roc_auc[score_lr]"][0].as_py() == expected
-    with pytest.raises(OptionError, match="has no key 'region'; its keys: night, hour"):
-        store.evaluate(by="region")
-
-
 def test_a_history_of_several_metrics_and_columns_is_one_table(scored, scored_store, tmp_path):
     """A row a night; null with the reason, incomplete and failing nights marked, drawn together."""
     land(NIGHTS[4], tmp_path / "more")
@@ -367,27 +347,6 @@ def test_samples_of_nights_are_those_of_the_files(sized: Path, tmp_path: Path) -
                 assert same.bound is not None
                 assert same.stderr is not None
                 assert abs(same.value - exact) < same.bound + 5 * same.stderr
-
-
-def test_quantiles_are_near_those_of_the_rows(sized: Path, tmp_path: Path) -> None:
-    """Ranks within 0.6 % of the nearer end; both ends exact; nulls are said."""
-    store = Store(tmp_path / "store")
-    store.update(sized, **OPTIONS)
-    rows = pa.concat_tables(pq.read_table(sized / night, partitioning=None) for night in FIVE_NIGHTS)
-    found = store.evaluate(metrics=["quantile@0.3", "quantiles"])
-    for column in ("s", "size"):
-        values = np.sort(rows[column].drop_null().to_numpy())
-        assert found.value("quantile@0", column) == values[0]
-        assert found.value("quantile@1", column) == values[-1]
-        for q in (0.01, 0.3, 0.5, 0.99):
-            value = found.value(f"quantile@{q}", column)
-            assert np.mean(values < value) - 0.01 < q < np.mean(values <= value) + 0.01
-    nulls = rows["size"].null_count
-    assert ("NaN or null in the sketch of size", nulls) in found.dropped
-    [median] = [r for r in found.results if (r.metric, r.of) == ("quantile@0.5", "size")]
-    assert (median.rows, median.positives) == (5 * 3000 - nulls, None)
-    whole = quantile_sketch(sized, "s")
-    assert found.value("quantile@0.5", "s") == pytest.approx(whole.quantile(0.5), abs=0.01)
 
 
 def test_the_commands_keep_and_show_estimates(sized: Path, tmp_path: Path) -> None:
