@@ -24,7 +24,7 @@ LONG = """
 
 MARKED = {  # what a contributor runs in two minutes: pytest -m "laws or api"
     "laws": "laws grouped store_laws jackknife estimates fold",
-    "api": "public_api imports contributing cli_options evaluate accumulator page terminal curves arrays_ranking",
+    "api": "public_api imports guides cli evaluate accumulator page terminal curves arrays_ranking",
 }
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the tests start hundreds of processes: compile modules once

@@ -1,4 +1,4 @@
-"""The table of results: names and numbers whole at any width, and the README's own table as it stands there."""
+"""Tables of the terminal: whole at any width, in plain text, and words that stay apart when they are cut."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from streameval import evaluate
 from streameval.report import render, text
 from streameval.report.values import sampling_notes
 from streameval.results import Scalar, Source
+from streameval.wording import apart
 
 ROOT = Path(__file__).parents[1]
 
@@ -99,3 +102,23 @@ def test_effective_units_never_read_as_enough(units: float, shown: str) -> None:
     first, *rest = sampling_notes([found])
     assert first == f"95 % intervals by user: {shown} effective units in 128 blocks"
     assert bool(rest) == (units < 50)
+
+
+LETTERS = st.text("ab/", min_size=0, max_size=60)
+
+
+@given(st.lists(LETTERS, min_size=1, max_size=12, unique=True), st.integers(14, 40), st.booleans())
+def test_texts_that_are_cut_stay_different(texts: list[str], most: int, middle: bool) -> None:
+    """Each at most as long as asked, and each its own; a text that is short enough is itself."""
+    found = apart(texts, most, most // 3 if middle else 0)
+    assert all(len(text) <= most for text in found)
+    assert len(set(found)) == len(texts)
+    assert all(short == text for short, text in zip(found, texts, strict=True) if len(text) <= most)
+
+
+def test_pages_of_one_shop_are_told_apart() -> None:
+    """Eleven slices of a plot had three names."""
+    pages = [f"https://shop.example.com/{a}/index.html?segment={b}" for a in "abc" for b in ("x1", "x2")]
+    found = apart(pages, 28, 9)
+    assert found[:3] == ["https://…m/a/inde…gment=x1", "https://…m/a/inde…gment=x2", "https://…m/b/inde…gment=x1"]
+    assert len(set(found)) == 6
