@@ -26,6 +26,7 @@ from streameval.states.protocol import Batch
 from streameval.states.scores import histogram
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import fold_arrays
+from streameval.states.scores.groups import ID_BUCKETS, GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
 from streameval.states.scores.quantile_sketch import QuantileSketch
 
@@ -268,3 +269,49 @@ def test_sums_of_sorted_words(rows, dtype, keys):
         share += pos * int(true / (true + false) * 2.0**62)
     assert above.tolist() == [false + true, true]
     assert [(int(high) << 32) + int(low) for high, low in found.reshape(2, 2)] == [won, share]
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "uint32", "uint64"])
+def test_ids_and_scores_at_the_ends_of_their_range_are_told_apart(kind: str) -> None:
+    """Whether ids have 32 bits or more, and in one batch; -0.0 equals 0.0, infinities are ordinary."""
+    info = np.iinfo(kind)
+    ends = [info.min, info.max, 0, 1, min(info.max, 2**31 - 1), max(info.min, -(2**31))]
+    found = {}
+    for ids in (ends, [each for each in ends if -(2**31) <= each < 2**31]):
+        ids = sorted(set(ids))
+        score = np.array([np.inf, -np.inf, -0.0, 0.0], np.float32)
+        columns = {"score": pa.array(np.tile(score, len(ids))), "user": pa.array(np.repeat(np.array(ids, kind), 4))}
+        kinds = "signed" if info.min else "unsigned"
+        builder = GroupScoreSpec("score", "f4", "user", kinds).builder(Budget(), 8)
+        builder.update(Batch(np.tile(np.array([0, 1, 0, 1], np.uint8), len(ids)), None, columns))
+        parts = list(builder.state().parts((0, ID_BUCKETS)))
+        ties = [(part.ties.n.tolist(), part.ties.p.tolist()) for part in parts]
+        found[len(ids)] = sum(len(part.neg) for part in parts)
+        assert sum(map(sum, (n for n, _ in ties))) == 2 * len(ids)
+        assert all(part.neg.tolist() == part.pos.tolist() == [2] * len(part.neg) for part in parts)
+        assert all(n == [1, 1, 0] * (len(n) // 3) and p == [0, 1, 1] * (len(n) // 3) for n, p in ties)
+    assert all(groups == count for groups, count in found.items())
+
+
+@pytest.mark.parametrize("kind", ["text", "binary", "int64"])
+@pytest.mark.parametrize("groups", [1, 3, 500])
+def test_long_ids_are_numbered_and_have_the_sums_of_their_ties(kind: str, groups: int) -> None:
+    """Rows with texts, or integers of more than 32 bits, have the same sums with scores of 32 and of 64 bits."""
+    rng = np.random.default_rng([groups, len(kind)])
+    numbers = rng.integers(0, groups, 4_000)
+    ids = pa.array(numbers + (1 << 40)) if kind == "int64" else pa.array(np.char.mod("u%d", numbers).tolist())
+    ids, ids_type = (ids.cast(pa.binary()) if kind == "binary" else ids), "signed" if kind == "int64" else "hash"
+    label, score = rng.integers(0, 2, 4_000).astype(np.uint8), rng.integers(-9, 9, 4_000).astype(np.float32)
+    sums = {}
+    for type_, values in (("f4", score), ("f8", score.astype(float))):
+        builder = GroupScoreSpec("score", type_, "user", ids_type).builder(Budget(), 1_000)
+        builder.update(Batch(label, None, {"score": pa.array(values), "user": ids}))
+        state = builder.state()
+        shards = state.shards()
+        parts = [part for shard in shards for part in state.parts(shard)]
+        columns = [[part.ids, part.neg, part.pos, *part.areas, *part.precisions] for part in parts]
+        sums[type_] = [np.concatenate(column).tolist() for column in zip(*columns, strict=True)]
+        ends = [(part.first[1], part.last[1]) for part in parts]
+        assert ends == sorted(ends)
+    assert sums["f4"] == sums["f8"]
+    assert len(sums["f4"][0]) == len(np.unique(numbers))
