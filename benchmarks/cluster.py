@@ -46,8 +46,8 @@ from data import DEFAULT, KEEP, SCORES, make, make_shape, settled
 from distributed import Client, LocalCluster, SchedulerPlugin
 
 from streameval import evaluate
+from streameval.engine import cluster as engine
 from streameval.engine import fold
-from streameval.engine.cluster import engine
 from streameval.states.keyed import ranges
 
 TARGET = 1.3

@@ -38,8 +38,7 @@ from data import DEFAULT, make
 from streameval import evaluate
 from streameval.engine.threads import ThreadEngine
 from streameval.evaluation.drawing import curves_of, with_bands
-from streameval.evaluation.families import FAMILIES, finalize
-from streameval.evaluation.family import MetricRequest
+from streameval.evaluation.families import FAMILIES, MetricRequest, finalize
 from streameval.evaluation.intervals import block_requests, estimated
 from streameval.evaluation.request import Resampling
 from streameval.metrics.catalogue import entry_of

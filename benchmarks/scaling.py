@@ -34,8 +34,8 @@ from data import IDS, make_shape
 from distributed import Client, LocalCluster
 
 from streameval import Store, evaluate
-from streameval.engine.cluster.engine import FOLDS_PER_GB
-from streameval.engine.cluster.folds import count_tasks
+from streameval.engine.cluster import FOLDS_PER_GB
+from streameval.engine.graphs import count_tasks
 from streameval.evaluation import explain
 from streameval.simulation import simulate
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -59,11 +59,12 @@ from streameval.store.files.published import StateFiles, content_of, seal, unsea
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from streameval.evaluation.family import MetricRequest
+    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.result import Evaluation
-    from streameval.states.protocol import Batch, State
+    from streameval.states.labels import LabelCounts
+    from streameval.states.protocol import Batch, Builder, Spec, State
 
 
 RUN_OPTIONS = ("memory", "spill", "threads")  # set per process; they do not affect results
@@ -123,15 +124,15 @@ def write_index(folder: Path, options: dict[str, Any], schema: pa.Schema | None,
     entries = {entry.name for entry in folder.iterdir()}
     if entries and _INDEX not in entries:
         raise OptionError(f"{folder}: holds something else than an accumulator; choose another directory")
-    before: set[str] = set()
+    before: list[str] = []
     with suppress(FormatError):  # the files of a damaged accumulator are left in place
-        before = set(read_index(folder)[2]) if entries else before
+        before = read_index(folder)[2] if entries else before
     files = StateFiles(Location.of(str(folder)))
     names = [files.write(state)[0] for state in states]
     text = None if schema is None else base64.b64encode(schema.serialize()).decode()
     record = {"format": _FORMAT, "options": options, "schema": text, "states": names}
     Location.of(str(folder)).child(_INDEX).write(seal(record).encode())
-    for name in before - set(names):
+    for name in set(before).difference(names):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -199,12 +200,11 @@ class Accumulator:
         self._engine = ThreadEngine.start(**{name: self._request.options[name] for name in RUN_OPTIONS})
         self._lock = new_lock(threading.RLock, self._cut_off)
         self._failed: str | None = None
-        self._schema: pa.Schema | None = None
         self._wanted: list[MetricRequest] = []
         self._plan: Plan | None = None
         self._states: dict[Any, Any] = {}
-        self._builders: dict[Any, Any] = {}
-        self._labels: Any = None  # label counts of the rows in the builders
+        self._builders: dict[Spec, Builder] = {}
+        self._labels: LabelCounts | None = None  # of the rows in the builders
         self._rows = 0  # rows passed in so far, including those left out by policies
 
     def update(self, batch: Any) -> None:
@@ -235,54 +235,52 @@ class Accumulator:
         with self._lock:
             self._check()
             try:
-                found = self._request.scan(batch, threads=1)
+                scanned = self._request.scan(batch, threads=1)
             except MissingInputError:
                 return  # an empty batch
-            found = replace(found, pieces=tuple(replace(piece, name="the batch") for piece in found.pieces))
-            began = self._plan is not None
+            pieces, earlier = [replace(piece, name="the batch") for piece in scanned.pieces], self._plan
             try:
-                plan = self._begin(without_views(found.schema))
-                ready, labels = self._ready(found, plan)
+                plan = self._begin(without_views(scanned.schema))
+                rows, labels = self._decode(pieces, plan)
             except BaseException:
-                if not began:
-                    self._plan = self._schema = None  # a refused batch must not fix the types
+                self._plan = earlier  # a refused batch must not fix the types
                 raise
-            try:
-                self._fold(plan, ready, labels)
-            except BaseException as error:
-                self._failed = f"{type(error).__name__}: {error}"
-                raise
-            self._rows += sum(piece.rows for piece in found.pieces)
+            with self._losing_rows():
+                if not self._builders:
+                    capacity = self._engine.capacity(plan)
+                    self._builders = {spec: spec.builder(self._engine.budget, capacity) for spec in plan.specs}
+                for each in rows:
+                    hand_over(each, self._builders)
+                self._labels = labels
+            self._rows += sum(piece.rows for piece in pieces)
 
-    def _ready(self, found: Scan, plan: Plan) -> tuple[list[Batch], Any]:
-        """The decoded rows of a batch and their label counts; raises if a value is refused."""
+    def _decode(self, pieces: Sequence[Piece], plan: Plan) -> tuple[list[Batch], LabelCounts | None]:
+        """The decoded rows of a batch, and the label counts of all in the builders; raises if a value is refused."""
         reader = label_reader(plan)
         rows = batch_rows(plan.schema, self._engine.capacity(plan), self._engine.budget)
-        read = batches(found.pieces, plan, reader, rows, self._rows)
-        ready = [batch for _, _, batch in read if batch is not None]
+        read = batches(pieces, plan, reader, rows, self._rows)
+        decoded = [batch for _, _, batch in read if batch is not None]
         labels = None if reader is None else reader.state()
         if labels is not None:
-            before = self._states[plan.label]
-            all_labels = before.merge(labels if self._labels is None else self._labels.merge(labels))
+            labels = labels if self._labels is None else self._labels.merge(labels)
             try:
-                all_labels.check()
+                self._states[plan.label].merge(labels).check()
             except LabelError as error:
                 raise LabelError(f"the batch, with those before: {error}") from None
-        for spec in dict.fromkeys(ungrouped(spec) for spec in plan.specs):
-            if spec.traits.refuses_missing:
-                for each in ready:
-                    if any(_misses(each.columns[name]) for name in spec.columns):
-                        hand_over(each, {spec: spec.builder(Budget(), each.label.size)})  # raises for refused values
-        return ready, labels
+        for spec in dict.fromkeys(map(ungrouped, plan.specs)):
+            for each in decoded if spec.traits.refuses_missing else ():
+                if any(_misses(each.columns[name]) for name in spec.columns):
+                    hand_over(each, {spec: spec.builder(Budget(), each.label.size)})  # raises for refused values
+        return decoded, labels
 
-    def _fold(self, plan: Plan, ready: Sequence[Batch], labels: Any) -> None:
-        """Give checked rows to the builders."""
-        if not self._builders:
-            capacity = self._engine.capacity(plan)
-            self._builders = {spec: spec.builder(self._engine.budget, capacity) for spec in plan.specs}
-        for each in ready:
-            hand_over(each, self._builders)
-        self._labels = labels if self._labels is None else self._labels.merge(labels)
+    @contextmanager
+    def _losing_rows(self) -> Iterator[None]:
+        """Refuse all later calls if this one fails: builders have taken part of its rows, or cannot be read twice."""
+        try:
+            yield
+        except BaseException as error:
+            self._failed = f"{type(error).__name__}: {error}"
+            raise
 
     def merge(self, other: Any) -> Self:
         """Add the rows of another accumulator with the same options, which is left unchanged; returns self.
@@ -319,7 +317,7 @@ class Accumulator:
         """Options, types and states."""
         with self._lock:
             self._check()
-            return dict(self._request.options), self._schema, self._settled()
+            return dict(self._request.options), self._plan and self._plan.schema, self._settled()
 
     def result(self) -> Evaluation:
         """The evaluation of all rows so far; more rows may be added afterwards.
@@ -336,11 +334,9 @@ class Accumulator:
             if self._plan is None:
                 raise MissingInputError("there are no rows to evaluate: update the accumulator first")
             states = self._settled()
-            labels = states[self._plan.label]
-            labels.check_found("all batches")
-            found = finalize_all(self._engine, self._request, ["the batches"], self._wanted, Folded(states))
-        found.options.update(recorded(self._request.options))
-        return found
+            states[self._plan.label].check_found("all batches")
+            result = finalize_all(self._engine, self._request, ["the batches"], self._wanted, Folded(states))
+        return replace(result, options=recorded(self._request.options))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write options and states to the directory `path`; the result of an earlier `save` there is replaced.
@@ -363,7 +359,7 @@ class Accumulator:
                 options["pos_label"] = self._request.label.pos_label  # text stands for bytes of any kind
             folder = Path(path)
             try:
-                write_index(folder, options, self._schema, self._settled().values())
+                write_index(folder, options, self._plan and self._plan.schema, self._settled().values())
             except SpillError:
                 raise  # spilling failed, not this directory
             except OSError as error:
@@ -392,15 +388,16 @@ class Accumulator:
             raise OptionError(f"load takes no option {other[0]!r}: the saved accumulator decides it; it takes {names}")
         folder = Path(path)
         options, schema, stored = read_index(folder)
-        loaded = cls(**options, **run)
-        if schema is not None:
-            files = StateFiles(Location.of(str(folder)), "save the accumulator again", "no longer exists; ")
-            loaded._receive(schema, [files.read(name, loaded._engine.budget) for name in stored])
-        return loaded
+        files = StateFiles(Location.of(str(folder)), "save the accumulator again", "no longer exists; ")
+        return cls._of({**options, **run}, schema, lambda budget: [files.read(name, budget) for name in stored])
 
-    def _receive(self, schema: pa.Schema, states: Sequence[Any]) -> None:
-        """Install states that were loaded or unpickled."""
-        specs = list(self._begin(schema).empty())
+    @classmethod
+    def _of(cls, options: Mapping[str, Any], schema: pa.Schema | None, read: Callable[[Budget], list[Any]]) -> Self:
+        """An accumulator with the states that `read` returns."""
+        made = cls(**options)
+        if schema is None:
+            return made
+        specs, states = list(made._begin(schema).empty()), read(made._engine.budget)
         if len(specs) != len(states):
             raise FormatError(
                 f"there are {len(states)} states where {len(specs)} are due; save or send the accumulator again"
@@ -410,23 +407,20 @@ class Accumulator:
                 raise FormatError(
                     f"there is a state of {state.spec} where {spec} is due; save or send the accumulator again"
                 )
-        self._states = dict(zip(specs, states, strict=True))
-        self._rows = states[0].seen  # labels come first
+        made._states, made._rows = dict(zip(specs, states, strict=True)), states[0].seen  # labels come first
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the options, the schema and the states."""
         with self._lock:
             self._check()
             states = list(self._settled().values())
-            return self._carried, (self._given, self._schema, states)
+            return self._sent, (self._given, self._plan and self._plan.schema, states)
 
     @classmethod
-    def _carried(cls, given: dict[str, Any], schema: pa.Schema | None, states: list[State]) -> Self:
+    def _sent(cls, options: dict[str, Any], schema: pa.Schema | None, states: list[State]) -> Self:
         """Unpickle an accumulator."""
-        accumulator = cls(**given)
-        if schema is not None:
-            accumulator._receive(schema, states)
-        return accumulator
+        return cls._of(options, schema, lambda _: states)
 
     def __repr__(self) -> str:
         """The options that affect results."""
@@ -444,7 +438,7 @@ class Accumulator:
     def _begin(self, schema: pa.Schema, refusal: type[Exception] = SchemaError) -> Plan:
         """Plan the states from the types of the first batch; later types must widen to these without loss."""
         schema = pa.schema([pa.field(field.name, field.type) for field in schema])
-        if self._schema is None or self._plan is None:
+        if self._plan is None:
             piece = Piece("", "the batch", 0, 0, 0, source=TableSource(schema.empty_table()))
             resampling = self._request.resampling
             resampling.check(schema, "the batch")
@@ -452,9 +446,8 @@ class Accumulator:
             specs = folded_specs(self._wanted, resampling)
             self._plan = Plan(schema, self._request.label, self._request.weight, specs)
             self._states = self._plan.empty()
-            self._schema = schema
         for field in schema:
-            due = self._schema.field(field.name).type
+            due = self._plan.schema.field(field.name).type
             if widened([field.type, due]) != due:
                 raise refusal(f"column {field.name!r} has type {field.type} where the first batch had {due}; cast it")
         return self._plan
@@ -463,13 +456,9 @@ class Accumulator:
         """The states of all rows; the content of the builders is merged into them."""
         if self._plan is None or (self._labels is None and not self._builders):
             return self._states
-        try:
-            new = {self._plan.label: self._labels}
-            new |= {spec: builder.state() for spec, builder in self._builders.items()}
+        with self._losing_rows():
+            new = {self._plan.label: self._labels} | {spec: one.state() for spec, one in self._builders.items()}
             self._states = {spec: state.merge(new[spec]) for spec, state in self._states.items()}
-        except BaseException as error:
-            self._failed = f"{type(error).__name__}: {error}"  # builders cannot be read twice
-            raise
         self._builders, self._labels = {}, None
         return self._states
 

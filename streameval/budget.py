@@ -30,7 +30,7 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -83,16 +83,12 @@ class SpillFile:
             while done < len(data):
                 done += os.pwrite(self._file.fileno(), data[done : done + (1 << 30)], start + done)
         except OSError as error:
-            self._withdraw(start, start + len(data))
+            with self._lock:
+                if self._end == start + len(data):  # it was the last one, so its space can be released
+                    self._end = start
+                    os.ftruncate(self._file.fileno(), start)
             raise self._failure(error, "written") from error
         return start
-
-    def _withdraw(self, start: int, stop: int) -> None:
-        """Release the disk space of a failed write, if it is the last one in the file."""
-        with self._lock:
-            if self._end == stop:
-                self._end = start
-                os.ftruncate(self._file.fileno(), start)
 
     def read(self, offset: int, out: Array) -> None:
         """Fill `out` with the bytes from `offset` on; raises `SpillError` if they cannot be read."""
@@ -110,18 +106,11 @@ class SpillFile:
             done += count
 
 
-class _Spilled(NamedTuple):
-    """Position of an array in a spill file."""
-
-    file: SpillFile
-    offset: int
-
-
 class Buffer:
     """An array in memory or in the spill file, read by ranges of rows.
 
-    A part of a buffer, and a buffer computed from one, keep the original buffer alive; its memory is released only with
-    the original, or when that is spilled.
+    A part of a buffer keeps the original buffer alive; its memory is released only with the original, or when that is
+    spilled.
 
     Attributes
     ----------
@@ -133,14 +122,12 @@ class Buffer:
     >>> part = Buffer(np.arange(9)).part(2, 8)
     >>> part.nbytes, part.read(1, 3), part.part(4, 6).read()
     (48, array([3, 4]), array([6, 7]))
-    >>> part.computed(np.negative, np.int64).part(4, 6).read()
-    array([-6, -7])
     """
 
     __slots__ = ("__weakref__", "_address", "_data", "_first", "_whole", "dtype", "owner", "shape")
 
     def __init__(self, array: Array) -> None:
-        self._data: Array | _Spilled = array
+        self._data: Array | tuple[SpillFile, int] = array  # or its file and the offset there
         self._address: int | None = None  # of the array, once it was needed; only spilling replaces the array
         self._whole: Buffer | None = None
         self._first = 0
@@ -155,10 +142,6 @@ class Buffer:
         part._whole, part._first, part.owner = whole, self._first + start, whole.owner
         part.shape = (stop - start, *self.shape[1:])
         return part
-
-    def computed(self, compute: Callable[[Array], Array], dtype: Any) -> Buffer:
-        """A buffer of type `dtype` whose rows are computed by a function on every read, and take no memory."""
-        return Computed(self.shape, dtype, lambda start, stop: compute(self.read(start, stop)))
 
     @property
     def row_bytes(self) -> int:
@@ -178,7 +161,7 @@ class Buffer:
     def spill(self, file: SpillFile) -> None:
         """Write the array to `file` and release its memory."""
         if isinstance(self._data, np.ndarray):
-            self._data = _Spilled(file, file.write(self._data))
+            self._data = file, file.write(self._data)
 
     def read(self, start: int = 0, stop: int | None = None) -> Array:
         """Rows from `start` to `stop`; a view if the array is in memory."""
@@ -188,8 +171,8 @@ class Buffer:
         data = self._data  # another thread may spill it at any time
         if isinstance(data, np.ndarray):
             return data[start:stop]
-        out = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        data.file.read(data.offset + start * self.row_bytes, out)
+        (file, offset), out = data, np.empty((stop - start, *self.shape[1:]), self.dtype)
+        file.read(offset + start * self.row_bytes, out)
         return out
 
     def located(self, start: int, stop: int) -> tuple[int, Array]:
@@ -198,8 +181,8 @@ class Buffer:
             return self._whole.located(self._first + start, self._first + stop)
         data = self._data  # another thread may spill it at any time
         if not isinstance(data, np.ndarray):
-            found = self.read(start, stop)
-            return _address(found), found
+            rows = self.read(start, stop)
+            return _address(rows), rows
         if self._address is None:  # once, since asking NumPy takes longer than reading
             self._address = _address(data)
         return self._address + start * data.strides[0], data
@@ -242,13 +225,12 @@ class Computed(Buffer):
 
     def located(self, start: int, stop: int) -> tuple[int, Array]:
         """The address of the rows from `start` to `stop`, which are computed."""
-        found = self.read(start, stop)
-        return _address(found), found
+        rows = self.read(start, stop)
+        return _address(rows), rows
 
 
 def _address(array: Array) -> int:
-    found: int = array.__array_interface__["data"][0]
-    return found
+    return int(array.__array_interface__["data"][0])
 
 
 _LARGE_PAGE = 1 << 21  # bytes
@@ -348,8 +330,8 @@ def fresh_array(shape: tuple[int, ...], dtype: Any) -> Array:
     missing = -nbytes % page  # bytes of the last page
     room = np.empty(nbytes + page + (missing if 2 * missing <= page else 0), np.uint8)
     start = -room.ctypes.data % page
-    found: Array = room[start : start + nbytes].view(dtype).reshape(shape)
-    return found
+    array: Array = room[start : start + nbytes].view(dtype).reshape(shape)
+    return array
 
 
 def room_for(rows: int) -> int:
@@ -476,9 +458,9 @@ class Budget:
         with self._lock:
             spare = self._spare.get((shape, np.dtype(dtype)))
             if spare:
-                found = spare.pop()
-                self._spare_bytes -= found.nbytes
-                return found
+                array = spare.pop()
+                self._spare_bytes -= array.nbytes
+                return array
         return fresh_array(shape, dtype)
 
     def give_back(self, array: Array) -> None:
@@ -593,17 +575,14 @@ class Budget:
                 held = self._held.get(key)
                 buffer = None if held is None else held()
                 if buffer is not None:
-                    self._spill(buffer, key)
+                    if self._file is None or self._file.process != os.getpid():
+                        self._file = SpillFile(self.directory)
+                    buffer.spill(self._file)
+                    del self._held[key]
+                    self.resident -= buffer.nbytes
+                    self.spilled += buffer.nbytes
                 heapq.heappop(self._largest)
                 self._forget_dead()
-
-    def _spill(self, buffer: Buffer, key: int) -> None:
-        if self._file is None or self._file.process != os.getpid():
-            self._file = SpillFile(self.directory)
-        buffer.spill(self._file)
-        del self._held[key]
-        self.resident -= buffer.nbytes
-        self.spilled += buffer.nbytes
 
     def _forget_dead(self) -> None:
         while self._dead:

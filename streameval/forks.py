@@ -225,8 +225,13 @@ def _load_deltalake() -> None:
     spec = PathFinder.find_spec("deltalake._internal", modules["deltalake"].__path__)
     for name in modules:
         del sys.modules[name]
+    name, library = "deltalake._internal", str(spec and spec.origin)
     try:
-        _import_copy("deltalake._internal", str(spec and spec.origin))
+        with tempfile.NamedTemporaryFile(suffix=".so") as copy:
+            shutil.copyfile(library, copy.name)
+            loader = ExtensionFileLoader(name, copy.name)
+            sys.modules[name] = importlib.util.module_from_spec(ModuleSpec(name, loader, origin=copy.name))
+            loader.exec_module(sys.modules[name])
         importlib.import_module("deltalake")
     except BaseException as error:
         sys.modules.update(modules)
@@ -237,15 +242,6 @@ def _load_deltalake() -> None:
             "name another directory by TMPDIR, or start processes by spawn or forkserver"
         ) from error
     _STALE["deltalake"] = False
-
-
-def _import_copy(name: str, library: str) -> None:
-    """Import an extension module from a temporary copy of its library."""
-    with tempfile.NamedTemporaryFile(suffix=".so") as copy:
-        shutil.copyfile(library, copy.name)
-        loader = ExtensionFileLoader(name, copy.name)
-        sys.modules[name] = importlib.util.module_from_spec(ModuleSpec(name, loader, origin=copy.name))
-        loader.exec_module(sys.modules[name])
 
 
 # held while deltalake is imported

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any, SupportsIndex, TypeGuard
 
 from streameval.errors import OptionError
 
@@ -83,7 +83,7 @@ def in_words(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def plain(given: Any) -> Any:
+def plain(given: object) -> Any:
     """A NumPy scalar as a Python number, by its shortest decimal form; any other value unchanged.
 
     Examples
@@ -99,7 +99,7 @@ def plain(given: Any) -> Any:
     return given.item() if isinstance(given, np.integer | np.bool_) else given
 
 
-def texts(name: str, given: Any) -> tuple[str, ...]:
+def texts(name: str, given: object) -> tuple[str, ...]:
     """One string or several as a tuple without repeats.
 
     Examples
@@ -124,7 +124,7 @@ def _refuse_bytes(name: str, text: str) -> None:
         )
 
 
-def number(name: str, given: Any, what: str, least: float = -math.inf) -> float:
+def number(name: str, given: object, what: str, least: float = -math.inf) -> float:
     """A finite number of at least `least`; `what` describes it in the error message.
 
     Examples
@@ -139,7 +139,7 @@ def number(name: str, given: Any, what: str, least: float = -math.inf) -> float:
     raise OptionError(f"{name}={given!r} is not {what}")
 
 
-def whole(name: str, given: Any, what: str, least: float = -math.inf, most: float = math.inf) -> int:
+def whole(name: str, given: object, what: str, least: float = -math.inf, most: float = math.inf) -> int:
     """An integer from `least` to `most`; booleans and floats are refused. `what` describes it in the error message.
 
     Examples
@@ -152,13 +152,15 @@ def whole(name: str, given: Any, what: str, least: float = -math.inf, most: floa
     ...
     streameval.errors.OptionError: threads=2.5 is not a whole number of at least 1
     """
-    with suppress(TypeError):
-        if not isinstance(given, bool) and least <= (value := operator.index(given)) <= most:
-            return value
+    with suppress(TypeError):  # of an array with several elements
+        if isinstance(given, SupportsIndex) and not isinstance(given, bool):
+            value = operator.index(given)
+            if least <= value <= most:
+                return value
     raise OptionError(f"{name}={given!r} is not {what}")
 
 
-def numbers(name: str, given: Any) -> tuple[float, ...]:
+def numbers(name: str, given: object) -> tuple[float, ...]:
     """One number or several as a tuple.
 
     Examples
@@ -174,7 +176,7 @@ def numbers(name: str, given: Any) -> tuple[float, ...]:
     return values
 
 
-def metrics(name: str, given: Any) -> tuple[Any, ...]:
+def metrics(name: str, given: object) -> tuple[Any, ...]:
     """Names, globs and metric objects as a tuple without repeats."""
     several = (given,) if _is_metric(given) else _elements(given)
     if several is None or not all(isinstance(item, str) or _is_metric(item) for item in several):
@@ -188,22 +190,22 @@ def metrics(name: str, given: Any) -> tuple[Any, ...]:
     return tuple(unique)
 
 
-def _is_metric(given: Any) -> bool:
+def _is_metric(given: object) -> bool:
     """Whether an object has the attributes of a metric."""
     return all(hasattr(given, part) for part in ("name", "family", "partial", "combine"))
 
 
-def _refuse_empty(name: str, several: Sequence[Any]) -> None:
+def _refuse_empty(name: str, several: Sequence[object]) -> None:
     if any(isinstance(text, str) and not text for text in several):
         raise OptionError(f"{name}='': a name is empty; leave it out")
 
 
-def _is_number(given: Any) -> TypeGuard[float]:
+def _is_number(given: object) -> TypeGuard[float]:
     """Whether a value is a Python number; a boolean is not."""
     return isinstance(given, int | float) and not isinstance(given, bool)
 
 
-def _elements(given: Any) -> Sequence[Any] | None:
+def _elements(given: object) -> Sequence[Any] | None:
     """The elements of a list, a tuple or an array; a string or a number as one, None as none; otherwise None."""
     import numpy as np
 
@@ -216,7 +218,7 @@ def _elements(given: Any) -> Sequence[Any] | None:
     return given if isinstance(given, Sequence) else None
 
 
-def column(name: str, given: Any) -> str | None:
+def column(name: str, given: object) -> str | None:
     """The name of a column; None for an empty string."""
     if given is not None and not isinstance(given, str):
         raise OptionError(f"{name}={given!r} must be the name of a column")
@@ -241,7 +243,7 @@ class Filter:
         return self.text
 
 
-def row_filter(name: str, given: Any) -> str | Filter:
+def row_filter(name: str, given: object) -> str | Filter:
     """A filter of rows: SQL text, or an expression."""
     if isinstance(given, Filter):
         return given
@@ -253,21 +255,21 @@ def row_filter(name: str, given: Any) -> str | Filter:
     return Filter(str(given), given) if expression else str(given)
 
 
-def directory(name: str, given: Any) -> Any:
+def directory(name: str, given: object) -> Any:
     """The path of a directory."""
     if isinstance(given, str | os.PathLike):
         return given
     raise OptionError(f"{name}={given!r} must be the path of a directory")
 
 
-def callback(name: str, given: Any) -> Any:
+def callback(name: str, given: object) -> Any:
     """The progress callback."""
     if callable(given):
         return given
     raise OptionError(f"{name}={given!r} must be a function of two numbers")
 
 
-def level(name: str, given: Any) -> float:
+def level(name: str, given: object) -> float:
     """The level of an interval."""
     value = plain(given)
     if _is_number(value) and 0 < value < 1:
@@ -276,7 +278,7 @@ def level(name: str, given: Any) -> float:
     raise OptionError(f"{name}={given!r} is not a level between 0 and 1, such as 0.95{meant}")
 
 
-def bins(name: str, given: Any) -> str:
+def bins(name: str, given: object) -> str:
     """A number of bins, or ``exact``."""
     text = str(plain(given))
     if text == "exact" or (text.isascii() and text.isdigit() and 2 <= int(text) <= 1 << 16):
@@ -284,7 +286,7 @@ def bins(name: str, given: Any) -> str:
     raise OptionError(f"{name}={given!r} is neither a number of bins from 2 to 65,536 nor exact")
 
 
-def flag(name: str, given: Any) -> bool:
+def flag(name: str, given: object) -> bool:
     """A truth value."""
     value = plain(given)
     if isinstance(value, int) and value in (0, 1):
@@ -292,7 +294,7 @@ def flag(name: str, given: Any) -> bool:
     raise OptionError(f"{name}={given!r} must be True or False")
 
 
-def single(name: str, given: Any) -> Any:
+def single(name: str, given: object) -> Any:
     """A value of any type but those without a hash, and those that compare element by element, or not at all."""
     value = plain(given)
     with suppress(Exception):  # whatever the type raises
@@ -302,7 +304,7 @@ def single(name: str, given: Any) -> Any:
     raise OptionError(f"{name} is of type {type(given).__name__}; give a single value")
 
 
-def one_of(name: str, given: Any, allowed: tuple[str, ...]) -> str:
+def one_of(name: str, given: object, allowed: tuple[str, ...]) -> str:
     """One of the allowed words."""
     if isinstance(given, str) and given in allowed:
         return str(given)

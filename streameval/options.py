@@ -112,7 +112,7 @@ class Option:
         """
         return f"--{self.flag or self.name.replace('_', '-')}"
 
-    def plain(self, given: Any) -> Any:
+    def plain(self, given: object) -> Any:
         """A value in plain form.
 
         Raises
@@ -127,7 +127,7 @@ class Option:
         """The default in plain form."""
         return self._checked(self.default)
 
-    def _checked(self, given: Any) -> Any:
+    def _checked(self, given: object) -> Any:
         if given is None and self.default is None and not self.kind.many:
             return None
         if self.of and isinstance(given, ByColumn):
@@ -135,12 +135,12 @@ class Option:
         if self.of and isinstance(given, Mapping):
             values = {str(column): self.plain(value) for column, value in given.items()}
             return ByColumn.of(values, values.pop(OTHERS, self.rest))
-        found = self.kind.check(self.name, given)
-        if found is None and self.default is not None:
+        value = self.kind.check(self.name, given)
+        if value is None and self.default is not None:
             raise OptionError(f"{self.name}={given!r} must be the name of a column")
-        return found
+        return value
 
-    def idles(self, value: Any) -> bool:
+    def idles(self, value: object) -> bool:
         """Whether a plain value would change nothing without the input that the option needs."""
         return value != self.rest if self.idle is None else value in self.idle
 
@@ -477,13 +477,13 @@ def command(verb: str, data: Iterable[str], options: Mapping[str, Any]) -> str:
     >>> command("evaluate", ["data"], checked({"score": "a b", "truncate": 0.1, "approx": True, "threads": 2}))
     "streameval evaluate data --score 'a b' --truncate 0.1 --approx"
     """
-    told = words(verb, options)
-    return "" if told is None else shell(["streameval", verb, *data, *told])
+    spelled = words(verb, options)
+    return "" if spelled is None else shell(["streameval", verb, *data, *spelled])
 
 
 def words(verb: str, options: Mapping[str, Any]) -> list[str] | None:
     """Plain options as command-line words; None if the command line cannot express a value."""
-    told: list[str] = []
+    spelled: list[str] = []
     for name, value in options.items():
         option = honoured(verb)[name]
         if not _decides(option) or value == option.rest:
@@ -491,11 +491,11 @@ def words(verb: str, options: Mapping[str, Any]) -> list[str] | None:
         for prefix, one in _spelled(value, option.rest):
             if not isinstance(one, str | int | float):
                 return None
-            told += [option.spelling] if one is True else [option.spelling, f"{prefix}{as_json(one)}"]
-    return told
+            spelled += [option.spelling] if one is True else [option.spelling, f"{prefix}{as_json(one)}"]
+    return spelled
 
 
-def _spelled(value: Any, rest: Any) -> list[tuple[str, Any]]:
+def _spelled(value: object, rest: object) -> list[tuple[str, object]]:
     """Pairs of ``COLUMN=`` prefix (empty for all columns) and value, one for each occurrence of the option."""
     if isinstance(value, ByColumn):
         others = [] if value.others == rest else _spelled(value.others, rest)
@@ -547,17 +547,17 @@ def refuse(verb: str, name: str, names: Iterable[str] | None = None, where: str 
 
 def _idle(options: Mapping[str, Any], verb: str) -> dict[str, list[Option]]:
     """The options without effect, by the absent input that they need."""
-    known = honoured(verb)
-    given = [known[name] for name, value in options.items() if known[name].idles(value)]
+    table = honoured(verb)
+    named = [table[name] for name, value in options.items() if table[name].idles(value)]
     absent = [need for need, (source, _) in NEEDS.items() if not options.get(source)]
-    return {need: [option for option in given if option.needs == need] for need in absent}
+    return {need: [option for option in named if option.needs == need] for need in absent}
 
 
 def _decides(option: Option) -> bool:
     return option.decides != "nothing"
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> Any:
     """A plain value as a JSON value: 2 for 2.0, text for bytes, and the name of a metric object."""
     if isinstance(value, ByColumn):
         return {name: as_json(item) for name, item in value.to_dict().items()}

@@ -289,13 +289,13 @@ class Scalar:
 
     def __repr__(self) -> str:
         """The fields that differ from their defaults, as constructor arguments."""
-        told = []
+        arguments = []
         for each in fields(self):
             value = getattr(self, each.name)
             silent = value is None or value != value or value in _SILENT.get(each.name, ())
             if not silent or each.name in ("metric", "value"):
-                told.append(f"{each.name}={value!r}")
-        return f"Scalar({', '.join(told)})"
+                arguments.append(f"{each.name}={value!r}")
+        return f"Scalar({', '.join(arguments)})"
 
     @property
     def from_rest(self) -> bool:
@@ -307,8 +307,7 @@ class Scalar:
         >>> one.from_rest
         True
         """
-        base = self.baseline or ""
-        rest = f" ({REST})"
+        base, rest = self.baseline or "", f" ({REST})"
         named = self.slice is not None and base.endswith(rest)
         return named and self.of == f"{base.removesuffix(rest)} − {base}"
 
@@ -328,14 +327,12 @@ class Scalar:
         True
         """
         values = {name: getattr(self, name) for name in COLUMNS}
-        found: dict[str, Any] = {
-            name: _plain(value) for name, value in values.items() if value is not None or name == "of"
-        }
+        plain: dict[str, Any] = {n: _plain(value) for n, value in values.items() if value is not None or n == "of"}
         if self.group_deciles is not None:
-            found["group_deciles"] = list(self.group_deciles)
+            plain["group_deciles"] = list(self.group_deciles)
         if self.slice is not None:
-            found["slice"] = {name: plain_slice_value(value) for name, value in self.slice.items()}
-        return found
+            plain["slice"] = {name: plain_slice_value(value) for name, value in self.slice.items()}
+        return plain
 
 
 # Name and Arrow type of the columns of a result table, in order; slicing columns follow. Deciles have none: CSV files
@@ -370,14 +367,14 @@ def slice_name(named: Mapping[str, Any] | None) -> str:
     return f"{{{','.join(f'{column}={_rule_text(column, value)}' for column, value in named.items())}}}"
 
 
-def _rule_text(column: str, value: Any) -> str:
+def _rule_text(column: str, value: object) -> str:
     """A value in the syntax of rules: a text that would be ambiguous is quoted, unless it is an interval of edges."""
     if "=" not in column and isinstance(value, str) and (set(value) & set(",={}") or value.strip(" '") != value):
         return "'{}'".format(value.replace("'", "''"))
     return slice_text(value)
 
 
-def slice_text(value: Any) -> str:
+def slice_text(value: object) -> str:
     """A value of a slicing column as text; null is unquoted, and texts that could be mistaken for it are quoted.
 
     Examples
@@ -388,7 +385,7 @@ def slice_text(value: Any) -> str:
     return "null" if value is None else repr(value) if value in ("null", "") else str(value)
 
 
-def plain_slice_value(value: Any) -> Any:
+def plain_slice_value(value: object) -> Any:
     """The value of a slicing column for JSON; infinities, NaN, decimals, dates and binaries become text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
@@ -547,7 +544,7 @@ def same_slice(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -
     return one.keys() == other.keys() and all(_same_value(one[name], other[name]) for name in one)
 
 
-def _same_value(one: Any, other: Any) -> bool:
+def _same_value(one: object, other: object) -> bool:
     if hasattr(other, "isoformat"):
         return isinstance(one, str) and _is_moment(one, other)
     return bool(one == other) or (one != one and other != other)
@@ -561,10 +558,10 @@ def _is_moment(text: str, moment: Any) -> bool:
     beyond = int(digits[2]) if digits else 0
     plain = moment.replace(nanosecond=0) if hasattr(moment, "nanosecond") else moment
     try:
-        found = type(plain).fromisoformat(digits[1] + digits[3] if digits else text)
+        parsed = type(plain).fromisoformat(digits[1] + digits[3] if digits else text)
     except ValueError:
         return False
-    return bool(found == plain) and beyond == getattr(moment, "nanosecond", 0)
+    return bool(parsed == plain) and beyond == getattr(moment, "nanosecond", 0)
 
 
 def near_slice(given: Mapping[str, Any], slices: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -585,16 +582,6 @@ def near_slice(given: Mapping[str, Any], slices: Iterable[Mapping[str, Any]]) ->
     return found[near[0]] if near else None
 
 
-def _near_slicing(by: str, have: Sequence[str]) -> str:
-    """The slicing with the same columns in another order, or with every column spelled as the nearest there is.
-
-    Empty if there is none: another slicing, even if its name is similar, is not what was meant.
-    """
-    columns = [part for name in have for part in name.split(",")]
-    spelled = [nearest(part.strip(), columns) or part for part in by.split(",")]
-    return next((name for name in have if sorted(name.split(",")) == sorted(spelled)), "")
-
-
 def slice_table(results: Iterable[Scalar], by: str | Sequence[str]) -> pa.Table:
     """A table with one row per slice of a slicing; see `streameval.Evaluation.slices`.
 
@@ -607,26 +594,28 @@ def slice_table(results: Iterable[Scalar], by: str | Sequence[str]) -> pa.Table:
 
     by = by if isinstance(by, str) else ",".join(map(str, by))
     sliced = [result for result in results if result.slice and not result.from_rest]
-    found = [result for result in sliced if ",".join(result.slice or ()) == by]
-    if not found:
+    rows = [result for result in sliced if ",".join(result.slice or ()) == by]
+    if not rows:
         have = list(dict.fromkeys(",".join(result.slice or ()) for result in sliced))
         there = "; ".join(have) or "nothing, since by was not given"
-        near = _near_slicing(by, have)
-        meant = f"did you mean {near!r}? " if near else ""
+        # the columns in another order, or spelled as the nearest there are; no other slicing, however similar its name
+        columns = [part for name in have for part in name.split(",")]
+        spelled = sorted(nearest(part.strip(), columns) or part for part in by.split(","))
+        meant = next((f"did you mean {name!r}? " for name in have if sorted(name.split(",")) == spelled), "")
         raise OptionError(f"there are no slices by {by!r}; {meant}there are slices by: {there}")
     slices: list[tuple[Mapping[str, Any], list[Scalar]]] = []
-    for result in found:
+    for result in rows:
         if not slices or slices[-1][0] is not result.slice:
             slices.append((result.slice or {}, []))
         slices[-1][1].append(result)
-    columns: dict[str, pa.Array] = {name: slice_column([each[name] for each, _ in slices]) for name in slices[0][0]}
+    table: dict[str, pa.Array] = {name: slice_column([each[name] for each, _ in slices]) for name in slices[0][0]}
     largest = [max(row, key=lambda result: result.rows) for _, row in slices]
     for name in ("rows", "positives"):
-        columns[name] = pa.array([getattr(result, name) for result in largest], pa.int64())
+        table[name] = pa.array([getattr(result, name) for result in largest], pa.int64())
     for i, first in enumerate(slices[0][1]):
         values = [row[i].value for _, row in slices]
-        columns[f"{first.metric}[{first.of}]"] = pa.array(values, pa.float64(), from_pandas=True)
-    return pa.table(columns)
+        table[f"{first.metric}[{first.of}]"] = pa.array(values, pa.float64(), from_pandas=True)
+    return pa.table(table)
 
 
 def from_arrow(table: pa.Table) -> list[Scalar]:

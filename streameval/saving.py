@@ -169,9 +169,8 @@ def check_writable(*paths: str | os.PathLike[str]) -> None:
         if not path.exists() and not os.access(path.parent, os.W_OK):
             raise StreamevalError(f"{path}: its directory cannot be written to")
     resolved = [path.resolve() for path in places]
-    twice = [str(path) for path, real in zip(places, resolved, strict=True) if resolved.count(real) > 1]
-    if twice:
-        raise OptionError(f"{few(sorted(set(twice)))}: named twice; name each file once")
+    if twice := {str(path) for path, real in zip(places, resolved, strict=True) if resolved.count(real) > 1}:
+        raise OptionError(f"{few(sorted(twice))}: named twice; name each file once")
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -223,7 +222,7 @@ def save(
     if kind in texts or table is None:
         write_whole(path, texts[kind]())
     else:
-        write_whole(path, _csv(table()) if kind == "csv" else _parquet(table()))
+        write_whole(path, _tabular(table(), kind))
 
 
 class AsJson:
@@ -279,20 +278,16 @@ def csv_cell(value: Any) -> Any:
     return value
 
 
-def _parquet(table: pa.Table) -> bytes:
+def _tabular(table: pa.Table, kind: str) -> bytes:
+    """A table as Parquet, or as CSV: texts in quotes, so that an empty one is no null, and none is a formula."""
     import pyarrow as pa
+    import pyarrow.csv as csv
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    return bytes(sink.getvalue())
-
-
-def _csv(table: pa.Table) -> bytes:
-    """A table as CSV: texts in quotes, so that an empty one and a null are told apart, and none is a formula."""
-    import pyarrow as pa
-    import pyarrow.csv as csv
-
+    if kind == "parquet":
+        pq.write_table(table, sink)
+        return bytes(sink.getvalue())
     for i, field in enumerate(table.schema):
         if pa.types.is_binary(field.type):  # as in JSON: bytes that are not valid UTF-8 are escaped
             values = table.column(i).to_pylist()
@@ -304,6 +299,5 @@ def _csv(table: pa.Table) -> bytes:
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
             cells = [None if text is None else csv_cell(text) for text in table.column(i).to_pylist()]
             table = table.set_column(i, field.name, pa.array(cells, field.type))
-    sink = pa.BufferOutputStream()
     csv.write_csv(table.rename_columns(list(map(csv_cell, table.column_names))), sink)
     return bytes(sink.getvalue())

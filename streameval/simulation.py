@@ -128,19 +128,14 @@ class Model:
             raise OptionError(
                 f"noise={self.noise!r} and missed={self.missed!r} exceed all rows; let their sum be at most 1"
             )
-        self._check_positives()
-
-    def _check_positives(self) -> None:
-        """Raise `OptionError` if the share of positives among singletons contradicts the overall share."""
-        if self.lone_positives is None:
+        if (lone := self.lone_positives) is None:
             return
-        lone = self.lone_positives
         _check_real("lone_positives", lone, 0 <= _real(lone) <= 1, "a share from 0 to 1")
-        low, high = self.singletons * lone, self.singletons * lone + 1 - self.singletons
-        if not low - 1e-12 <= self.positives <= high + 1e-12:
+        first, last = self.singletons * lone, self.singletons * lone + 1 - self.singletons
+        if not first - 1e-12 <= self.positives <= last + 1e-12:
             raise OptionError(
                 f"positives={self.positives!r} cannot be met with lone_positives={lone!r} and singletons="
-                f"{self.singletons!r}; give positives from {low:g} to {high:g}, or leave lone_positives out"
+                f"{self.singletons!r}; give positives from {first:g} to {last:g}, or leave lone_positives out"
             )
 
     @property
@@ -470,13 +465,12 @@ def prepare(out: Path, *, overwrite: bool) -> Path:
 
 def install(stage: Path, out: Path) -> None:
     """Replace an earlier simulation by the complete data."""
-    if stage == out:
-        return
-    for night in out.iterdir():
-        remove(night)
-    for night in stage.iterdir():
-        night.rename(out / night.name)
-    stage.rmdir()
+    if stage != out:
+        for night in out.iterdir():
+            remove(night)
+        for night in stage.iterdir():
+            night.rename(out / night.name)
+        stage.rmdir()
 
 
 def _is_night(path: Path) -> bool:
@@ -742,21 +736,16 @@ def simulate(
     check_local(out)
     path = Path(out)
     stage = prepare(path, overwrite=overwrite)
-    written = _write(Run(model, stage, partitions, threads, progress))
-    install(stage, path)
-    counts = [sum(column) for column in zip(*written, strict=True)]
-    return Simulation(path, rows, counts[0], partitions, counts[1], time.perf_counter() - start)
-
-
-def _write(run: Run) -> list[tuple[int, int]]:
-    """Write all nights on Dask's threads; after an error or interrupt, remove everything that was written."""
-    graph = {("night", partition): (run.write, partition) for partition in range(run.partitions)}
+    run = Run(model, stage, partitions, threads, progress)
+    graph = {("night", partition): (run.write, partition) for partition in range(partitions)}
     try:
-        _ = run.model.ranks, run.model.keys  # cached properties, computed once before the threads need them
-        written: list[tuple[int, int]] = compute(graph, list(graph), run.threads)
+        _ = model.ranks, model.keys  # cached properties, computed once before the threads need them
+        written = compute(graph, list(graph), threads)
     except BaseException as error:
         run.discard()
         if isinstance(error, OSError):
-            raise cannot_write(run.out, error) from error
+            raise cannot_write(stage, error) from error
         raise
-    return written
+    install(stage, path)
+    labelled, nbytes = (sum(column) for column in zip(*written, strict=True))
+    return Simulation(path, rows, labelled, partitions, nbytes, time.perf_counter() - start)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.budget import Budget
+    from streameval.engine.cluster import ClusterEngine
     from streameval.engine.fold import Folded, Plan
     from streameval.engine.threads import Progress
     from streameval.metrics.protocol import Metric
@@ -133,17 +134,28 @@ def start(
         metric.
     """
     check_timeout(client, scheduler_timeout)
-    if client is not None or (threads is None and "distributed" in sys.modules):
-        from streameval.engine.cluster import ClusterEngine, connect  # slow to import
-
-        connection = connect(client, threads, scheduler_timeout)
-        if connection is not None:
-            engine = ClusterEngine.start(connection, memory=memory, spill=spill, progress=progress)
-            engine.check(metrics)
-            return engine
+    run: dict[str, Any] = {"memory": memory, "spill": spill, "threads": threads, "progress": progress}
+    engine = on_cluster(client, scheduler_timeout, **run)
+    if engine is not None:
+        engine.check(metrics)
+        return engine
     from streameval.engine.threads import ThreadEngine
 
-    return ThreadEngine.start(memory=memory, spill=spill, threads=threads, progress=progress)
+    return ThreadEngine.start(**run)
+
+
+def on_cluster(client: Any, scheduler_timeout: float, *, threads: int | None, **run: Any) -> ClusterEngine | None:
+    """The engine on the workers of a client, of the scheduler at an address, or of the active client; None without any.
+
+    `run` has the memory, the spill directory and the progress of `start`, which describes the errors as well.
+    """
+    if client is None and (threads is not None or "distributed" not in sys.modules):
+        return None
+    from streameval.engine.cluster import ClusterEngine  # slow to import
+    from streameval.engine.connection import connect
+
+    connection = connect(client, threads, scheduler_timeout)
+    return None if connection is None else ClusterEngine.start(connection, **run)
 
 
 def check_timeout(client: Any, scheduler_timeout: float) -> None:

@@ -5,36 +5,183 @@ by all builders. This module does not know where the data come from or which eng
 
 The engine divides its memory limit: 60 % for finished states, at most 25 % for the buffers of builders
 (`run_capacity`), and the rest for record batches and for the shards being finalized. While a task runs, the memory for
-reading row groups is reserved from the states' share (`streameval.engine.scratch`).
+reading row groups is reserved from the states' share (`scratch_bytes`).
 """
 
 from __future__ import annotations
 
+import logging
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from streameval.budget import room_for
-from streameval.engine.scratch import LONG_BATCH_ROWS, has_plain_texts, scratch_bytes, text_rows
+from streameval.budget import LEAST_ROOM, room_for
 from streameval.errors import CorruptFileError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
+from streameval.scan.faults import READ_ERRORS
 from streameval.scan.parquet.pages import TEXT_BYTES
+from streameval.scan.parquet.row_groups import LARGE_CHUNK, KeptRows, RowGroups
 from streameval.scan.where import SMALL_ROWS
 from streameval.scan.widen import nearest_floats
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch, ungrouped
+from streameval.wording import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.scan import Derived, Test
-    from streameval.states.protocol import Builder, Spec, State
+    from streameval.scan.parquet.row_groups import Group
+    from streameval.states.protocol import Builder, Spec
     from streameval.typing import Array
+
+
+LONG_BATCH_ROWS = 1 << 15  # largest number of rows of a batch that may have long strings or binaries
+_SHORT_BATCH_ROWS = 1 << 19  # largest number of rows of a batch whose strings and binaries are short
+_PAGE_ROWS = 1 << 10  # rows of long texts in a page: writers check the size of a page only so often
+STATE_SHARE = 0.6  # share of the memory limit that states may take
+_TABLES, _TABLE_ROW = 1 << 22, 200  # bytes of tables (hot keys, codes) per thread, and per row if there are few rows
+_BOUNDED, _BOUNDED_ROW = 1.625, 1 << 12  # a bounded state and its builder: multiple of its bytes; most bytes per row
+_FINISHED = 1 / 3  # share of a worker's limit up to which rows of finished tasks keep its peak within the limit
+_LOG = logging.getLogger(__name__)
+
+
+def scratch_bytes(pieces: Sequence[Piece], specs: Iterable[Spec] = (), threads: int = 1) -> int:
+    """Bytes that all threads take while they read, besides growing states, their builders and batches of numbers.
+
+    Each thread takes twice the compressed bytes of the largest row group; twice the decoded texts of a batch, which may
+    be many times their stored size, or those of a page; tables of a few megabytes; and the states of the specs that
+    have a largest size, with their builders. Tables and bounded states take less for few rows.
+    """
+    tables, bounded = _TABLES, int(_BOUNDED * sum(spec.traits.largest or 0 for spec in specs))
+    if all(piece.rows >= 0 for piece in pieces):
+        rows = sum(piece.rows for piece in pieces)
+        tables, bounded = min(tables, _TABLE_ROW * rows), min(bounded, _BOUNDED_ROW * rows)
+    group = max((group.nbytes for piece in pieces for group in _row_groups(piece)), default=0)
+    texts = max(map(_text_bytes, pieces), default=0)
+    return threads * (2 * (min(group, LARGE_CHUNK) + texts) + tables + bounded)
+
+
+def _text_bytes(piece: Piece) -> int:
+    """Bytes of the decoded texts of a batch, from their mean length in the footer.
+
+    Long texts that are read as codes are decoded once, in their dictionary.
+    """
+    rows, longest = max(piece.rows, 0), text_rows([piece])
+    dictionaries = max((group.dictionaries for group in _row_groups(piece)), default=0)
+    return dictionaries + _row_text(piece) * min(max(longest, _PAGE_ROWS // 2), rows)
+
+
+def text_rows(pieces: Iterable[Piece], room: int = 0) -> int:
+    """Number of rows to read at a time from pieces with strings or binaries; fewer if the footers show long texts.
+
+    Texts that the footers show to be short are read `room` rows at a time, the number that fits into the budget: a
+    batch costs about half a millisecond, a tenth of the time to decode 32,768 UUIDs and to count them.
+
+    Examples
+    --------
+    >>> text_rows([]) == LONG_BATCH_ROWS
+    True
+    """
+    longest = max(map(_row_text, pieces), default=0)
+    short = min(room, _SHORT_BATCH_ROWS, TEXT_BYTES // (2 * longest)) if longest else 0
+    return max(1, min(max(LONG_BATCH_ROWS, short), TEXT_BYTES // max(1, longest)))
+
+
+def _row_text(piece: Piece) -> int:
+    """Mean bytes of the texts of a row."""
+    return max((group.row_text for group in _row_groups(piece)), default=0)
+
+
+def _row_groups(piece: Piece) -> tuple[Group, ...]:
+    """The row groups of a piece; none of a table in memory."""
+    stored = _stored(piece)
+    return stored.groups if stored else ()
+
+
+def _stored(piece: Piece) -> RowGroups | None:
+    """The row groups of a piece, also below `KeptRows`; None for any other source."""
+    source = piece.source.source if isinstance(piece.source, KeptRows) else piece.source
+    return source if isinstance(source, RowGroups) else None
+
+
+def warn_of_little(limit: int, pieces: Sequence[Piece], specs: Iterable[Spec], threads: int, whose: str = "") -> None:
+    """Log a warning, once for equal numbers, if a memory limit is too low to be kept.
+
+    Parameters
+    ----------
+    limit : memory limit of the process that folds, in bytes
+    pieces : the pieces that it reads
+    specs : the states that it folds
+    threads : number of its threads
+    whose : words after "memory" in the message, such as " of a worker"
+    """
+    scratch = scratch_bytes(pieces, specs, threads)
+    if least_limit(scratch) <= limit:
+        scratch += _uneven_bytes(limit, scratch, pieces, threads)
+    if limit < (least := least_limit(scratch)):
+        _warn(
+            "%s of memory%s is too little for the row groups and tables of %s, so the run may take more; "
+            "give %d MiB (--memory) or fewer threads (--threads)",
+            *(size(limit), whose, plural(threads, "thread"), -(-least >> 20)),
+        )
+
+
+def _uneven_bytes(limit: int, scratch: int, pieces: Sequence[Piece], threads: int) -> int:
+    """Bytes that texts of uneven lengths may take above their mean, by the largest page of each file.
+
+    A file is opened only if all texts of its row groups in one page would exceed the limit. A file that cannot be read
+    adds nothing: its fold says why.
+    """
+    mean = max(map(_text_bytes, pieces), default=0)
+    page = 0
+    for piece in pieces:
+        stored = _stored(piece)
+        if stored and least_limit(scratch + 2 * threads * (_row_text(piece) * max(piece.rows, 0) - mean)) > limit:
+            with suppress(*READ_ERRORS):
+                page = max(page, stored.largest_texts())
+    return 2 * threads * max(0, page - mean)
+
+
+@cache
+def _warn(message: str, *facts: Any) -> None:
+    """Log a warning, once for equal facts."""
+    _LOG.warning(message, *facts)
+
+
+def warn_of_finished(limit: int, nbytes: int) -> None:
+    """Log a warning, once for equal numbers, if the rows of finished tasks that Dask holds may exceed a worker's limit.
+
+    Parameters
+    ----------
+    limit : memory limit of a worker in bytes
+    nbytes : bytes of the rows of all states, divided by the number of workers
+    """
+    if nbytes > limit * _FINISHED:
+        _warn(
+            "%s of memory of a worker is too little for the rows of finished tasks, which Dask holds (up to %s), so "
+            "the run may take more; give %d MiB (--memory) or more workers",
+            *(size(limit), size(nbytes), -(-int(nbytes / _FINISHED) >> 20)),
+        )
+
+
+def least_limit(scratch: int) -> int:
+    """The smallest memory limit at which reading leaves states the room that a budget guarantees them.
+
+    Examples
+    --------
+    >>> least_limit(21 << 20) >> 20
+    40
+    """
+    return int(scratch / (STATE_SHARE * (1 - LEAST_ROOM)))
+
 
 BATCH_ROWS = 1 << 20  # largest number of rows of a batch
 RUN_ROWS = 1 << 21  # rows that a builder collects before it partitions them; fewer under a small limit
@@ -145,7 +292,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     reader = label_reader(plan)
     rows = sum(piece.rows for piece in pieces)
     room = max(1, min(capacity, room_for(rows))) if rows >= 0 else capacity
-    builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
+    builders = {spec: spec.builder(budget, room) for spec in plan.specs}
     try:
         with budget.reserved(scratch_bytes(pieces, plan.specs)):
             most = batch_rows(plan.schema, capacity, budget, pieces)
@@ -236,7 +383,8 @@ def batch_rows(schema: pa.Schema, capacity: int, budget: Budget, pieces: Sequenc
     views = pa.types.is_string_view, pa.types.is_binary_view
     fit = budget.scratch // (_ROW_SCRATCH + 2 * row_width(schema))
     rows = min(BATCH_ROWS, max(LONG_BATCH_ROWS, min(fit, capacity * BATCH_ROWS // RUN_ROWS)))
-    texts = any(test(kind) for kind in schema.types for test in (*whole, *views)) or has_plain_texts(pieces)
+    texts = any(test(kind) for kind in schema.types for test in (*whole, *views))
+    texts |= any(map(_row_text, pieces))  # that are not read as codes, such as those of an abandoned dictionary
     return text_rows(pieces, rows) if texts else rows
 
 
@@ -248,14 +396,13 @@ def row_width(schema: pa.Schema) -> int:
     >>> row_width(pa.schema({"label": pa.bool_(), "score": pa.float32(), "country": pa.string()}))
     69
     """
-    return sum(_width(kind) for kind in schema.types)
-
-
-def _width(kind: pa.DataType) -> int:
-    try:
-        return -(-int(kind.bit_width) // 8)
-    except ValueError:
-        return 64
+    width = 0
+    for kind in schema.types:
+        try:
+            width += -(-int(kind.bit_width) // 8)
+        except ValueError:
+            width += 64
+    return width
 
 
 def _decoded(
@@ -270,10 +417,10 @@ def _decoded(
     if not batch.num_rows:
         return None
     label, labelled = (np.zeros(batch.num_rows, np.uint8), None) if reader is None else reader.rows(batch, piece.name)
-    weight = None if plan.weight is None else _weights_of(batch, plan.weight, piece.name, labelled)
-    made = {each.name: each for each in plan.derived}
+    weight = None if plan.weight is None else _weights(batch, plan.weight, piece.name, labelled)
+    derived = {each.name: each for each in plan.derived}
     names = dict.fromkeys(name for spec in plan.specs for name in spec.columns)
-    columns = {name: made[name].of(batch, piece.name) if name in made else batch.column(name) for name in names}
+    columns = {name: derived[name].of(batch, piece.name) if name in derived else batch.column(name) for name in names}
     place = piece.partition, piece.name, row, kept, piece.origin, piece.row
     return Batch(label, weight, columns, *place, labelled)
 
@@ -287,17 +434,8 @@ def hand_over(batch: Batch, builders: Mapping[Any, Builder]) -> None:
             builder.update(rows)
 
 
-def _weights_of(batch: pa.RecordBatch, column: str, name: str, labelled: Array | None) -> Array:
-    """Weights of a batch; 0 for rows without a label, whose weights are neither checked nor used."""
-    if labelled is None:
-        return _weights(batch.column(column), column, name)
-    weights = np.zeros(batch.num_rows)
-    weights[labelled] = _weights(batch.column(column).filter(pa.array(labelled)), column, name)
-    return weights
-
-
-def _weights(array: pa.Array, column: str, name: str) -> Array:
-    """Weights as float64.
+def _weights(batch: pa.RecordBatch, column: str, name: str, labelled: Array | None) -> Array:
+    """Weights of a batch as float64; 0 for rows without a label, whose weights are neither checked nor used.
 
     Raises
     ------
@@ -306,6 +444,9 @@ def _weights(array: pa.Array, column: str, name: str) -> Array:
     WeightError
         If a weight is null, NaN, negative, infinite or above `MAX_WEIGHT`.
     """
+    array = batch.column(column)
+    if labelled is not None:
+        array = array.filter(pa.array(labelled))
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type)):
@@ -319,7 +460,11 @@ def _weights(array: pa.Array, column: str, name: str) -> Array:
         bad = values[~((values >= 0.0) & (values <= MAX_WEIGHT))][0]
         remedy = "scale the weights" if np.isfinite(bad) and bad > 0 else "weights are finite and not negative"
         raise WeightError(f"{name}: weight column {column!r} has the value {bad}; {remedy}")
-    return values
+    if labelled is None:
+        return values
+    weights = np.zeros(batch.num_rows)
+    weights[labelled] = values
+    return weights
 
 
 def merge(parts: Sequence[Folded]) -> Folded:
@@ -330,12 +475,11 @@ def merge(parts: Sequence[Folded]) -> Folded:
     level = [part.states for part in parts]
     while len(level) > 1:
         pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-        level = [_pair(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+        level = [
+            {spec: state.merge(pair[1][spec]) for spec, state in pair[0].items()} if len(pair) == 2 else pair[0]
+            for pair in pairs
+        ]
     return Folded(dict(level[0]), tuple(skipped for part in parts for skipped in part.skipped))
-
-
-def _pair(one: dict[Spec, State], other: dict[Spec, State]) -> dict[Spec, State]:
-    return {spec: state.merge(other[spec]) for spec, state in one.items()}
 
 
 def task_threads(rows: int) -> int:

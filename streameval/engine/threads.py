@@ -19,8 +19,19 @@ import pyarrow as pa
 
 from streameval.budget import Budget, available_memory, available_threads, parse_bytes, spill_directory
 from streameval.engine import Work
-from streameval.engine.fold import TASKS, Folded, Plan, fold, merge, run_capacity, task_threads, tasks, tasks_per_thread
-from streameval.engine.scratch import STATE_SHARE, warn_of_little
+from streameval.engine.fold import (
+    STATE_SHARE,
+    TASKS,
+    Folded,
+    Plan,
+    fold,
+    merge,
+    run_capacity,
+    task_threads,
+    tasks,
+    tasks_per_thread,
+    warn_of_little,
+)
 from streameval.errors import SpillError
 from streameval.forks import compute
 from streameval.kinds import whole
@@ -88,11 +99,6 @@ class Progress:
         """Cancel the run if it has failed."""
         if error is not None:
             self.cancel()
-
-
-def thread_count(threads: int | None) -> int:
-    """The given number of threads, or by default the number of available processors; raises `OptionError`."""
-    return available_threads() if threads is None else whole("threads", threads, "a whole number of at least 1", 1)
 
 
 def map_tasks(function: Callable[[T], R], items: Sequence[T], name: str, threads: int) -> list[R]:
@@ -171,13 +177,12 @@ class ThreadEngine:
         with suppress(OSError, ValueError):  # of a name that is too long, or holds a zero byte
             there = directory.is_dir()
         if not there:
-            raise SpillError(
-                errno.ENOENT,
-                "the spill directory does not exist; name another with --spill or raise --memory",
-                str(directory),
-            )
+            remedy = "the spill directory does not exist; name another with --spill or raise --memory"
+            raise SpillError(errno.ENOENT, remedy, str(directory))
         limit = available_memory() // 4 if memory is None else parse_bytes(memory)
-        count = thread_count(threads)
+        count = available_threads()
+        if threads is not None:
+            count = whole("threads", threads, "a whole number of at least 1", 1)
         return cls(limit, Budget(int(limit * STATE_SHARE), spill, count), count, Progress(progress))
 
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
@@ -221,9 +226,9 @@ class ThreadEngine:
 
         def one(item: Any) -> Any:
             self.progress(0)
-            found = function(item)
+            result = function(item)
             self.budget.relieve()
-            return found
+            return result
 
         return map_tasks(one, items, name, self.threads)
 
@@ -233,22 +238,21 @@ class ThreadEngine:
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; shards of all states are finalized in parallel."""
-        asked = [(state, [*metrics, *ingredients(state, metrics)]) for state, metrics in jobs]
-        values = self._finalized(asked)
-        for (state, metrics), row in zip(asked, values, strict=True):
-            remember(state, metrics, row)
-        return [row[: len(metrics)] for row, (_, metrics) in zip(values, jobs, strict=True)]
-
-    def _finalized(self, jobs: Sequence[Job]) -> list[list[Any]]:
-        work = [(i, shard) for i, (state, _) in enumerate(jobs) for shard in state.shards()]
+        work = [(state, [*metrics, *ingredients(state, metrics)]) for state, metrics in jobs]
+        shards = [(i, shard) for i, (state, _) in enumerate(work) for shard in state.shards()]
 
         def one(item: tuple[int, tuple[int, int]]) -> list[list[Any]]:
             i, shard = item
-            return partials(jobs[i][0], shard, jobs[i][1], self.budget)
+            return partials(work[i][0], shard, work[i][1], self.budget)
 
-        small = len(work) == len(jobs) and sum(sys.getsizeof(state) for state, _ in jobs) < _WORTH_THREADS
-        found = (replace(self, threads=1) if small else self).each(one, work, "finalize")
-        return [
-            combine(state, metrics, [part for (j, _), part in zip(work, found, strict=True) if j == i])
-            for i, (state, metrics) in enumerate(jobs)
-        ]
+        small = len(shards) == len(work) and sum(sys.getsizeof(state) for state, _ in work) < _WORTH_THREADS
+        parts = (replace(self, threads=1) if small else self).each(one, shards, "finalize")
+        by_job: list[list[list[list[Any]]]] = [[] for _ in work]
+        for (i, _), part in zip(shards, parts, strict=True):
+            by_job[i].append(part)
+        values = []
+        for (state, metrics), own, (_, asked) in zip(work, by_job, jobs, strict=True):
+            row = combine(state, metrics, own)
+            remember(state, metrics, row)
+            values.append(row[: len(asked)])
+        return values

@@ -66,12 +66,12 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
 
 def with_comparison(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple[Scalar, ...]:
     """The results of `b`, and the differences b − a; p-values are adjusted for these and those of `b` together."""
-    known = {(one.paired.scalar.metric, one.paired.scalar.of): one.paired for one in b.estimates}
+    paired = {(one.paired.scalar.metric, one.paired.scalar.of): one.paired for one in b.estimates}
     own = []
     for one in b.results:
         if one.baseline is not None:
             other = str(one.of).removesuffix(f" − {one.baseline}")
-            difference = known[one.metric, other].minus(known[one.metric, one.baseline])
+            difference = paired[one.metric, other].minus(paired[one.metric, one.baseline])
             own.append((difference, better_end(one.metric)))
     adjusted = iter(compared([*own, *_pairs(a, b, names)], b.ci_level or LEVEL))
     return (*(one if one.baseline is None else next(adjusted) for one in b.results), *adjusted)
@@ -79,11 +79,11 @@ def with_comparison(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tup
 
 def _pairs(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> list[tuple[Estimate, str | None]]:
     """The differences of every metric, each with its better end."""
-    sides = [_known(side, name) for side, name in zip((a, b), names, strict=True)]
+    sides = [_estimates(side, name) for side, name in zip((a, b), names, strict=True)]
     if a.unit_hash != b.unit_hash:
-        told = " and ".join(f"{name} with unit hash {e.unit_hash}" for name, e in zip(names, (a, b), strict=True))
+        both = " and ".join(f"{name} with unit hash {e.unit_hash}" for name, e in zip(names, (a, b), strict=True))
         raise OptionError(
-            f"cannot compare {told}: their blocks hold other units; evaluate both with one version of streameval"
+            f"cannot compare {both}: their blocks hold other units; evaluate both with one version of streameval"
         )
     common = [key for key in sides[1] if key in sides[0]]
     if not common:
@@ -91,24 +91,20 @@ def _pairs(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> list[tuple[E
         raise OptionError(f"there is nothing to compare: the evaluations have {have}")
     for key in common:
         _refuse_other_quantities([_quantity(side, *key) for side in (a, b)], names, key)
-    pairs = []
-    for key in common:
-        old, new = of_one_unit(sides[0][key], sides[1][key], names)
-        pairs.append((minus_named(new, names[1], old, names[0]), better_end(new.scalar.metric)))
-    return pairs
+    pairs = [of_one_unit(sides[0][key], sides[1][key], names) for key in common]
+    return [(minus_named(new, names[1], old, names[0]), better_end(new.scalar.metric)) for old, new in pairs]
 
 
 def _quantity(side: Evaluation, metric: str, of: str | None) -> dict[str, Any]:
     """The options that determine what a metric of a column measures, with their values."""
-    entry, known = entry_of(metric), honoured("evaluate")
+    entry, values = entry_of(metric), {}
     own = {} if entry is None or entry.metric is None else entry.options  # a name with a value has no others
     unread = _LIMITS if entry is None or entry.family not in _UNLABELLED else (*_LIMITS, "pos_label")
-    found = {}
-    for name in (name for name in (*_MEASURED, *own) if name not in unread):
-        source = NEEDS.get(known[name].needs, ("",))[0]
+    for option in (honoured("evaluate")[name] for name in (*_MEASURED, *own) if name not in unread):
+        source = NEEDS.get(option.needs, ("",))[0]
         if source not in ("score", "cluster") or of in side.options.get(source, ()):
-            found[name] = of_column(known[name].plain(side.options.get(name, known[name].default)), of or "")
-    return found
+            values[option.name] = of_column(option.plain(side.options.get(option.name, option.default)), of or "")
+    return values
 
 
 def _refuse_other_quantities(
@@ -118,18 +114,17 @@ def _refuse_other_quantities(
     for name in sides[0]:
         values = [side.get(name) for side in sides]
         if values[0] != values[1]:
-            option = honoured("evaluate")[name]
-            told = " and ".join(
+            spelling = honoured("evaluate")[name].spelling
+            both = " and ".join(
                 f"{side} without {name}" if value is None else f"{side} with {name}={value!r}"
                 for side, value in zip(names, values, strict=True)
             )
             raise OptionError(
-                f"cannot compare {told} ({key[0]} of {key[1]}): evaluate both with the same {name} ({option.spelling})",
-                name,
+                f"cannot compare {both} ({key[0]} of {key[1]}): evaluate both with the same {name} ({spelling})", name
             )
 
 
-def _known(side: Any, name: str) -> dict[tuple[str, str | None], Estimated]:
+def _estimates(side: Any, name: str) -> dict[tuple[str, str | None], Estimated]:
     """The results of an evaluation with their replicates, by metric and column."""
     if not isinstance(side, Evaluation):
         raise OptionError(f"{name} is of type {type(side).__name__}, not an evaluation: give what evaluate returns")
@@ -149,20 +144,18 @@ def of_one_unit(old: Estimated, new: Estimated, names: tuple[str, str]) -> tuple
         If the evaluations have different units.
     """
     pairs = (old.paired, new.paired), (old.own, new.own)
-    found = next((pair for pair in pairs if all(side.replicates.size for side in pair)), pairs[0])
-    units = [side.sizes.unit for side in found]
-    if units[0] != units[1] and all(side.replicates.size for side in found):
-        told = " and ".join(f"{name} over units of {unit}" for name, unit in zip(names, units, strict=True))
-        raise OptionError(f"cannot compare {told} ({new.own.scalar.metric}): evaluate both with the same unit (--unit)")
-    return found
+    pair = next((pair for pair in pairs if all(side.replicates.size for side in pair)), pairs[0])
+    units = [side.sizes.unit for side in pair]
+    if units[0] != units[1] and all(side.replicates.size for side in pair):
+        both = " and ".join(f"{name} over units of {unit}" for name, unit in zip(names, units, strict=True))
+        raise OptionError(f"cannot compare {both} ({new.own.scalar.metric}): evaluate both with the same unit (--unit)")
+    return pair
 
 
 def minus_named(new: Estimate, side: str, old: Estimate, other: str) -> Estimate:
     """The difference of two estimates of one column, each named by its column and side; a side may be empty."""
-    return _named(new, side).minus(_named(old, other))
-
-
-def _named(estimate: Estimate, side: str) -> Estimate:
-    if not side:
-        return estimate
-    return replace(estimate, scalar=replace(estimate.scalar, of=f"{estimate.scalar.of} ({side})"))
+    named = [
+        replace(estimate, scalar=replace(estimate.scalar, of=f"{estimate.scalar.of} ({name})")) if name else estimate
+        for estimate, name in ((new, side), (old, other))
+    ]
+    return named[0].minus(named[1])

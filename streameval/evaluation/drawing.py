@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from collections import defaultdict
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.evaluation.lookup import LookUp
 from streameval.evaluation.request import LEVEL
-from streameval.evaluation.tables import Counts
+from streameval.evaluation.tables import LookUp, Tables
 from streameval.kinds import of_column
 from streameval.metrics.bands import band_of, no_band, places
 from streameval.metrics.catalogue import entry_of
@@ -26,18 +25,35 @@ from streameval.results import Scalar, same_slice, slice_name
 from streameval.states.scores.types import numbers_only
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.curves import CurveKind
-    from streameval.metrics.protocol import Metric
+    from streameval.metrics.protocol import Entry, Metric
     from streameval.metrics.resampling import Exact, Resampled
     from streameval.results import Curve, Distribution
     from streameval.states.protocol import State
 
 
 BANDED = ("roc", "precision_recall", "gain", "lift")  # curves that lie between 0 and 1 and have replicates
+
+
+def _metrics_of(kinds: Sequence[CurveKind], threshold: float) -> list[Metric]:
+    return list(dict.fromkeys(metric for kind in kinds for metric in kind.metrics(threshold)))
+
+
+def _draw(
+    kinds: Sequence[CurveKind], state: Any, of: str, threshold: float, values: Mapping[Metric, Any]
+) -> list[Curve | None]:
+    """The curves of these kinds from the values of their metrics; None where a curve is not defined."""
+    curves: list[Curve | None] = []
+    for kind in kinds:
+        try:
+            curves.append(kind.make([values[metric] for metric in kind.metrics(threshold)], state, of, threshold))
+        except OptionError:
+            curves.append(None)
+    return curves
 
 
 def curves_of(
@@ -52,28 +68,16 @@ def curves_of(
     kinds : of curves
     aul_threshold : clusters larger than this count as if all positive, as the option has it
     """
-    jobs: list[tuple[Any, list[Any]]] = []
-    due: list[tuple[CurveKind, str, int, slice]] = []
+    columns, jobs = [], []
     for (family, of), state in states.items():
-        own = [kind for kind in kinds if kind.family == family]
-        if not own:
-            continue
-        drawn = own[0].drawn(state)
-        metrics: list[Any] = []
-        places: dict[Any, slice] = {}  # kinds that are made of the same metrics share them
-        for kind in own:
-            wanted = tuple(kind.metrics(of_column(aul_threshold, of)))
-            if wanted not in places:
-                places[wanted] = slice(len(metrics), len(metrics) + len(wanted))
-                metrics += wanted
-            due.append((kind, of, len(jobs), places[wanted]))
-        jobs.append((drawn, metrics))
-    values = engine.finalize(jobs)
-    found = []
-    for kind, of, job, place in sorted(due, key=lambda each: kinds.index(each[0])):
-        with suppress(OptionError):
-            found.append(kind.make(values[job][place], jobs[job][0], of, of_column(aul_threshold, of)))
-    return found
+        if own := [kind for kind in kinds if kind.family == family]:
+            threshold = of_column(aul_threshold, of)
+            columns.append((own, of, threshold))
+            jobs.append((own[0].drawn(state), _metrics_of(own, threshold)))
+    curves: list[tuple[CurveKind, Curve | None]] = []
+    for (own, of, threshold), (drawn, metrics), row in zip(columns, jobs, engine.finalize(jobs), strict=True):
+        curves += zip(own, _draw(own, drawn, of, threshold, dict(zip(metrics, row, strict=True))), strict=True)
+    return [curve for _, curve in sorted(curves, key=lambda pair: kinds.index(pair[0])) if curve is not None]
 
 
 def with_bands(
@@ -95,32 +99,31 @@ def with_bands(
     aul_threshold : clusters larger than this count as if all positive, as the option has it
     level : of the intervals
     """
-    found, columns = list(curves), dict[tuple[str, str], list[int]]()
+    banded, columns = list(curves), defaultdict[tuple[str, str], list[int]](list)
     for i, curve in enumerate(curves):
         key = curve_kind(curve.name).family, str(curve.of)
         if curve.name in BANDED and key in resampled:
-            columns.setdefault(key, []).append(i)
-    for (family, of), at in columns.items():
-        split, some, reason = resampled[family, of], [curves[i] for i in at], None
-        exact = partial(_of_state, engine, states[family, of])
+            columns[key].append(i)
+    for key, at in columns.items():
+        split, some, reason = resampled[key], [curves[i] for i in at], None
+        exact = partial(_of_state, engine, states[key])
         if isinstance(split, BlockReplicates):
             reason = split.certified(exact)
             split = split if reason else _focused(some, split.merged(FEW_BLOCKS), exact)
         elif isinstance(split, SplitState):
             split = split.merged(FEW_BLOCKS)
         if reason is None:
-            banded = _banded(some, split, of_column(aul_threshold, of), level)
+            with_band = _banded(some, split, of_column(aul_threshold, key[1]), level)
         else:
-            banded = [replace(curve, band=no_band(split.sizes, level, reason)) for curve in some]
-        for i, curve in zip(at, banded, strict=True):
-            found[i] = curve
-    return found
+            with_band = [replace(curve, band=no_band(split.sizes, level, reason)) for curve in some]
+        for i, curve in zip(at, with_band, strict=True):
+            banded[i] = curve
+    return banded
 
 
 def _of_state(engine: Engine, state: State, metrics: Sequence[Metric]) -> list[Any]:
     """Metrics of an exact state."""
-    found: list[Any] = engine.finalize([(state, list(metrics))])[0]
-    return found
+    return engine.finalize([(state, metrics)])[0]
 
 
 def _focused(curves: Sequence[Curve], grid: BlockReplicates, exact: Exact) -> BlockReplicates:
@@ -130,59 +133,41 @@ def _focused(curves: Sequence[Curve], grid: BlockReplicates, exact: Exact) -> Bl
     return grid.focused(values, [RocAuc()] * len(values), exact)
 
 
-def _banded(curves: Sequence[Curve], resampled: Resampled, aul_threshold: float, level: float) -> list[Curve]:
+def _banded(curves: Sequence[Curve], split: Resampled, aul_threshold: float, level: float) -> list[Curve]:
     """Curves of one column with their bands; each state without a block is read once for all."""
-    kinds = [curve_kind(curve.name) for curve in curves]
-    split = resampled
-    grids = _made(curves, split.total() if isinstance(split, BlockReplicates) else None, aul_threshold)
-    replicates: list[list[Curve | None]] = []
-    complete = [True] * len(curves)
-    for block, rows in enumerate(split.sizes.counts["rows"].tolist()):
-        without = _made(curves, split.without(block) if rows else None, aul_threshold)
-        complete = [ok and (not rows or one is not None) for ok, one in zip(complete, without, strict=True)]
-        replicates.append(without)
-    units, _ = resampled.sizes.governing
-    found = []
-    several = zip(*replicates, strict=True)
-    for curve, kind, grid, own, whole in zip(curves, kinds, grids, several, complete, strict=True):
-        if whole:
-            band = band_of(curve, own, split.sizes, level, _beyond(kind, split), grid)
+    kinds, of = [curve_kind(curve.name) for curve in curves], str(curves[0].of)
+    metrics = _metrics_of(kinds, aul_threshold)
+
+    def draw(state: Any) -> list[Curve | None]:
+        if state is None:
+            return [None] * len(kinds)
+        drawn = kinds[0].drawn(state)
+        return _draw(kinds, drawn, of, aul_threshold, dict(zip(metrics, computed(drawn, metrics), strict=True)))
+
+    grids = draw(split.total() if isinstance(split, BlockReplicates) else None)
+    rows = split.sizes.counts["rows"].tolist()
+    replicates = [draw(split.without(block) if rows[block] else None) for block in range(len(rows))]
+    units, _ = split.sizes.governing
+    banded = []
+    for curve, kind, grid, own in zip(curves, kinds, grids, zip(*replicates, strict=True), strict=True):
+        if all(one is not None for one, filled in zip(own, rows, strict=True) if filled):
+            entry = entry_of(kind.point) if kind.point else None  # of the metric that a point of the curve stands for
+            beyond = cache(partial(_units_beyond, entry=entry, split=split))
+            band = band_of(curve, own, split.sizes, level, beyond, grid)
         else:
             band = no_band(split.sizes, level, "a replicate is undefined")  # it has one class
-        effective = units if math.isfinite(units) else None
-        found.append(replace(curve, band=replace(band, effective_units=effective)))
-    return found
+        banded.append(replace(curve, band=replace(band, effective_units=units if math.isfinite(units) else None)))
+    return banded
 
 
-def _made(curves: Sequence[Curve], state: Any, aul_threshold: float) -> list[Curve | None]:
-    """The same curves of a state; None where it is not there, or a curve is not defined."""
-    if state is None:
-        return [None] * len(curves)
-    kinds = [curve_kind(curve.name) for curve in curves]
-    drawn = kinds[0].drawn(state)
-    metrics = list(dict.fromkeys(metric for kind in kinds for metric in kind.metrics(aul_threshold)))
-    values = dict(zip(metrics, computed(drawn, metrics), strict=True))
-    found: list[Curve | None] = []
-    for kind, curve in zip(kinds, curves, strict=True):
-        own = [values[metric] for metric in kind.metrics(aul_threshold)]
-        try:
-            found.append(kind.make(own, drawn, str(curve.of), aul_threshold))
-        except OptionError:
-            found.append(None)
-    return found
+def _units_beyond(threshold: float, entry: Entry | None, split: Resampled) -> float:
+    """The effective units beyond a threshold of a curve."""
+    return math.inf if entry is None else units_beyond(threshold, entry, split)
 
 
-def _beyond(kind: CurveKind, split: Resampled) -> Callable[[float], float]:
-    """From a threshold of a curve to the effective units beyond it, as of the metric that a point stands for."""
-    entry = entry_of(kind.point) if kind.point else None
-    return cache(lambda threshold: math.inf if entry is None else units_beyond(threshold, entry, split))
-
-
-class Drawing(Counts, LookUp):
+class Drawing(Tables, LookUp):
     """Curves and distributions that an evaluation computes from its states on request."""
 
-    ci_level: float | None
-    _threshold: Any
     _resampled: Mapping[tuple[str, str], Resampled]
     _sliced: SlicedStates | None
 
@@ -229,18 +214,16 @@ class Drawing(Counts, LookUp):
         metrics = kind.metrics(threshold)
         values = recalled(state, metrics) or engine.finalize([(state, metrics)])[0]
         curve = kind.make(values, state, column, threshold)
-        if slice is not None:
-            return replace(curve, of=f"{column}{slice_name(slice)}")
-        return self._banded([curve])[0]
+        return self._banded(engine, [curve])[0] if slice is None else replace(curve, of=f"{column}{slice_name(slice)}")
 
     def _state_of(self, slice: Mapping[str, Any], family: str, column: str) -> Any:
         """The state of a column in a slice."""
-        known = any(same_slice(one.slice, slice) for one in self.results if one.slice)
-        if known and self._sliced is None:
+        there = any(same_slice(one.slice, slice) for one in self.results if one.slice)
+        if there and self._sliced is None:
             raise OptionError(
                 "the curve of a slice needs the states of a run over files: evaluate them with by (--by)", "slice"
             )
-        state = self._sliced.state(family, column, slice) if known and self._sliced else None
+        state = self._sliced.state(family, column, slice) if there and self._sliced else None
         if state is None:
             raise self._no_slice(slice)
         return state
@@ -267,15 +250,12 @@ class Drawing(Counts, LookUp):
         kinds = [curve_kind(name) for name in names or ("roc", "precision_recall", "gain", "lift")]
         if self._engine is None:
             return ()
-        found = curves_of(self._engine, self._states, kinds, self._threshold)
-        return tuple(self._banded(found))
+        return tuple(self._banded(self._engine, curves_of(self._engine, self._states, kinds, self._threshold)))
 
-    def _banded(self, curves: Sequence[Curve]) -> list[Curve]:
+    def _banded(self, engine: Engine, curves: Sequence[Curve]) -> list[Curve]:
         """Add bands to the curves that have replicates."""
-        if self._engine is None:
-            return list(curves)
         level = self.ci_level or LEVEL
-        return with_bands(self._engine, self._states, curves, self._resampled, self._threshold, level)
+        return with_bands(engine, self._states, curves, self._resampled, self._threshold, level)
 
     def distribution(self, of: str | None = None, bins: int = 100) -> Distribution:
         """The distribution of the scores of each class, for drawing.
@@ -303,7 +283,7 @@ class Drawing(Counts, LookUp):
         >>> found.edges.tolist(), found.negatives.tolist(), found.positives.tolist()
         ([0.1, 0.5, 0.9], [2.0, 0.0], [1.0, 1.0])
         """
-        kind = ScoreRange(bins)
+        ranges = ScoreRange(bins)
         engine, _, state = self._counts("score", of, "distribution")
-        found: Distribution = in_rounds(engine.finalize, [(numbers_only(state), [kind])])[0][0]
-        return found
+        distribution: Distribution = in_rounds(engine.finalize, [(numbers_only(state), [ranges])])[0][0]
+        return distribution

@@ -1,4 +1,4 @@
-"""Families: for each kind of input, the states its metrics need, the rows they cover, and how they are finalized.
+"""Families: for each kind of input, the states its metrics need, the rows they cover, and their replicates.
 
 ==========  ============================================  ========================================
 family      input                                         state
@@ -12,51 +12,362 @@ family      input                                         state
 ==========  ============================================  ========================================
 
 A family is the only place that knows which states go with which metrics.
+
+A replicate is the value of a metric if a block of sampling units is left out. Scores count their blocks in a state of
+their own. Clusters, classes and groups are units themselves: the states that hold their ids give the replicates in one
+sweep. Clusterings are compared over the units that they have in common, which takes a second state of blocks.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
-from streameval.errors import OptionError
-from streameval.evaluation.contingency import assignment_cells, summarize_table
-from streameval.evaluation.family import (
-    ClassReplication,
-    ClusterReplication,
-    Counted,
-    Family,
-    GroupReplication,
-    KeyTypes,
-    MetricRequest,
-    SampleReplication,
-    ScoreReplication,
-    scalar,
-    totals,
-)
+from streameval.errors import OptionError, SchemaError
+from streameval.metrics import left_out
+from streameval.metrics.contingency.assignment import summarize_rounds
+from streameval.metrics.finalize import computed, in_rounds
+from streameval.metrics.resampling import certificates
 from streameval.metrics.scores.group_means import group_means
 from streameval.metrics.scores.operating_points import OperatingPoint
+from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.metrics.sliced import CutRows
+from streameval.results import Scalar
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.contingency.class_blocks import ClassBlocks
+from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec, SummarisedCounts
+from streameval.states.contingency.rounds import ByCluster
 from streameval.states.grouped.small_tables import tables
+from streameval.states.grouped.state import GroupedSpec
+from streameval.states.keyed.ids import id_type
+from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.quantile_sketch import QuantileSpec
-from streameval.states.scores.types import check_threshold, halved
+from streameval.states.scores.types import check_threshold, halved, score_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streameval.engine import Engine, Job
-    from streameval.evaluation.request import Request
+    from streameval.evaluation.request import Request, Resampling
     from streameval.metrics.protocol import Metric
-    from streameval.results import Scalar
+    from streameval.metrics.resampling import Resampled
     from streameval.scan import Scan
-    from streameval.states.protocol import State
+    from streameval.states.blocks import SizeChanges
+    from streameval.states.contingency.summary import Summary
+    from streameval.states.contingency.watch import Watcher
+    from streameval.states.grouped.groups import Grouped
+    from streameval.states.protocol import Spec, State
+    from streameval.states.scores.blocks import BlockCounts
+
+    W = TypeVar("W", bound=Watcher)
+
+
+def assignment_cells(metrics: Sequence[Metric]) -> int | None:
+    """The limit on cells of the best matching, set by metrics; None if no metric needs the matching."""
+    limits = (metric.assignment_cells for metric in metrics)
+    return next((limit for limit in limits if limit is not None), None)
+
+
+def watch_table(
+    engine: Engine,
+    table: ContingencyCounts,
+    watch: Callable[[], W] | None = None,
+    assignment_cells: int | None = None,
+) -> tuple[Summary, W]:
+    """The summary of a contingency table, and the watcher of all clusters and classes, whose parts `watch` creates.
+
+    If `assignment_cells` is given, the summary has the optimal assignment of clusters to classes, exact for connected
+    components of at most that number of cells and bounded for larger ones.
+    """
+    first = ByCluster(table, watch, matched=assignment_cells is not None)
+    summary, watcher = engine.rounds(first, partial(summarize_rounds, assignment_cells=assignment_cells))
+    return summary, cast("W", watcher)
+
+
+_NO_BLOCKS = "its states keep no blocks to leave out"
+_UNLABELLED = "the positives of rows without a label are themselves an estimate"
+_NOT_KEPT = "blocks of its units are not kept for all of these rows; add the unit to the store (add --unit COLUMN)"
+_NO_UNIT = "the store keeps no blocks of units; add the column of units to it (add --unit COLUMN)"
+_NO_CELLS = (
+    "a difference of two clusterings needs the rows of each unit in each cluster, which neither stores nor slices "
+    "keep: evaluate the files with --unit and --baseline, without slices (--by)"
+)
+_NO_COMMON_UNITS = "clusterings have no units in common: evaluate the files with a column of units (--unit)"
+_REPLICATES = 16  # replicates finalized per task
+
+
+class Replication:
+    """The replicates of the metrics of a family; the defaults have none.
+
+    Attributes
+    ----------
+    own_blocks : whether intervals need a state of blocks; stores then keep it
+    source_family : family whose replicates for the same column serve the metrics; empty if they have their own
+    """
+
+    own_blocks: ClassVar[bool] = False
+    source_family: ClassVar[str] = ""
+
+    def blocks(self, request: MetricRequest, resampling: Resampling) -> Spec | None:
+        """The spec of a state to fold for sampling intervals; None if none is needed."""
+        return None
+
+    def swept(self, engine: Engine, request: MetricRequest, state: Any) -> Any:
+        """The replacement of the state if replicates are needed; one sweep may give both values and replicates."""
+        return state
+
+    def certificates(
+        self, request: MetricRequest, state: State, blocks: Any, resampling: Resampling
+    ) -> tuple[Metric, ...]:
+        """Further metrics of a state that its intervals need, given its blocks (None if it has none)."""
+        return ()
+
+    def own(self, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """The source of the replicates for intervals, from a state and its blocks; or the reason why there is none."""
+        return _NO_BLOCKS
+
+    def paired(
+        self, engine: Engine, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str | None:
+        """The source of the replicates for differences between columns; None if it is that of the intervals."""
+        return None
+
+    def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+        """The results of the states without a block (`Resampled.without`), each built on demand in this process.
+
+        Several are finalized per task, because one takes about as long as scheduling a task.
+        """
+        several = [jobs[i : i + _REPLICATES] for i in range(0, len(jobs), _REPLICATES)]
+        return [row for rows in engine.each(_compute_all, several, "replicates") for row in rows]
+
+
+def _compute_all(jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+    return [_scalars(metrics, computed(state, metrics)) for state, metrics in (make() for make in jobs)]
+
+
+class ScoreReplication(Replication):
+    """Blocks of units, counted on a coarse grid or exactly."""
+
+    own_blocks = True
+
+    def blocks(self, request: MetricRequest, resampling: Resampling) -> Spec:
+        """Counts by block on a coarse grid, or the exact state split by block."""
+        facts = request.spec.column, request.spec.type, request.spec.weighted, request.spec.nan
+        key = resampling.blocks
+        if resampling.bins is None:
+            return GroupedSpec(ScoreSpec(*facts), key)
+        return BlockSpec(*facts, key.unit, key.count, resampling.bins)
+
+    def certificates(
+        self, request: MetricRequest, state: State, blocks: BlockCounts | None, resampling: Resampling
+    ) -> tuple[Metric, ...]:
+        """Standard errors with each row as a unit; they show whether the grid is fine enough unless that is certain."""
+        single = resampling.unit is None and not request.spec.weighted
+        grid = None if resampling.bins is None or blocks is None else _grid(state, blocks, resampling)
+        return certificates(request.computed, coarse=grid is not None and not grid.sure, single=single)
+
+    def own(self, request: MetricRequest, state: State, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """The state without each block."""
+        if blocks is None:
+            return _NO_UNIT if resampling.unit is None else _NOT_KEPT
+        if resampling.bins is not None:
+            return _grid(state, blocks, resampling)
+        return left_out.SplitState(blocks, resampling.named_unit, resampling.blocks.count)
+
+
+def _grid(state: State, blocks: BlockCounts, resampling: Resampling) -> BlockReplicates:
+    exact = state.spec.kind == ScoreSpec.kind
+    return BlockReplicates(blocks, resampling.named_unit, resampling.blocks.count, exact)
+
+
+class ClusterReplication(Replication):
+    """Blocks of clusters for intervals, of units for differences between clusterings."""
+
+    def blocks(self, request: MetricRequest, resampling: Resampling) -> Spec | None:
+        """Cluster counts by block of the unit, for differences between clusterings."""
+        paired = resampling.unit is not None and not request.spec.unlabelled
+        return GroupedSpec(request.spec, resampling.blocks) if paired else None
+
+    def swept(self, engine: Engine, request: MetricRequest, state: Any) -> Any:
+        """The size table, with its changes if each block of clusters is left out."""
+        if request.spec.unlabelled or not request.metrics:
+            return state
+        changes = _changes(engine, state)
+        return left_out.SweptClusters(changes.table, state.dropped_rows, changes)
+
+    def own(self, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """The state without each block of clusters, which are the sampling units."""
+        if request.spec.unlabelled:
+            return _UNLABELLED
+        return left_out.without_rows(state.changes, request.of, int(state.table.clusters.sum()))
+
+    def paired(
+        self, engine: Engine, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str | None:
+        """The state without each block of the unit, which clusterings have in common."""
+        if request.spec.unlabelled:
+            return _UNLABELLED
+        if blocks is None:
+            return _NO_COMMON_UNITS if resampling.unit is None else _NO_CELLS
+        return left_out.without_rows(state.changes.paired or _changes(engine, blocks), resampling.named_unit)
+
+
+def _changes(engine: Engine, state: State) -> SizeChanges:
+    """The changes of a state's size table if each block is left out, computed where its rows are held."""
+    changes: SizeChanges = engine.finalize([(state, [left_out.SweepClusters()])])[0][0]
+    return changes
+
+
+class ClassReplication(Replication):
+    """Blocks of classes, which are units that all clusterings have in common."""
+
+    def swept(self, engine: Engine, request: MetricRequest, state: ContingencyCounts) -> left_out.SweptTable:
+        """The summary of the table, with its replicates if each block of classes is left out."""
+        summary, blocks = watch_table(engine, state, ClassBlocks, assignment_cells(request.metrics))
+        return left_out.SweptTable(state, summary, blocks.replicates(summary))
+
+    def own(self, request: MetricRequest, state: left_out.SweptTable, blocks: Any, resampling: Resampling) -> Resampled:
+        """The table without each block of classes, which are the sampling units; the state itself holds them."""
+        return left_out.without_classes(state.replicates, request.spec.classes)
+
+    def paired(
+        self, engine: Engine, request: MetricRequest, state: left_out.SweptTable, blocks: Any, resampling: Resampling
+    ) -> str | None:
+        """None, since classes are units common to all clusterings; but rows with a null class have no block."""
+        if state.replicates.classless:
+            return f"rows with a null class {request.spec.classes} have no block: leave them out (--nulls drop)"
+        return None
+
+    def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+        """Finalize each summary as a single part."""
+        summaries = (make() for make in jobs)
+        return [_scalars(some, [m.combine([m.partial(one)], one) for m in some]) for one, some in summaries]
+
+
+class GroupReplication(Replication):
+    """Blocks of groups over which a metric is averaged."""
+
+    def swept(self, engine: Engine, request: MetricRequest, state: State) -> Any:
+        """The scores of the groups, with the sums of each block of groups."""
+        if not request.metrics:
+            return state
+        sums = engine.finalize([(state, [left_out.SumsByBlock(mean) for mean in request.metrics])])[0]  # type: ignore[arg-type]  # its requests hold means only
+        by_name = {metric.name: one for metric, one in zip(request.metrics, sums, strict=True)}
+        return left_out.SweptGroups(**vars(state), block_sums=by_name)
+
+    def own(
+        self, request: MetricRequest, state: left_out.SweptGroups, blocks: Any, resampling: Resampling
+    ) -> Resampled:
+        """The means without each block of groups, which are the sampling units; the state itself holds their ids."""
+        return left_out.without_groups(state.block_sums, request.spec.groups)
+
+    def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+        """The results without each block, from the sums over the remaining groups."""
+        values = (make() for make in jobs)
+        return [[Scalar.certain(metric.name, means[metric.name]) for metric in some] for means, some in values]
+
+
+class SampleReplication(Replication):
+    """The replicates of all rows serve a sample, whose own error is larger."""
+
+    source_family = "score"
+
+    def own(self, request: MetricRequest, state: State, blocks: Any, resampling: Resampling) -> str:
+        """The reason why there are none of a sample, for metrics that estimate none of all rows (`of_all_rows`)."""
+        return "a sample has no replicates, and the metric names no metric of all rows that has (of_all_rows)"
+
+
+@dataclass(frozen=True)
+class MetricRequest:
+    """A state to build, and the metrics to compute from it.
+
+    Attributes
+    ----------
+    family : the family of the input
+    of : the column
+    spec : the spec of the state
+    metrics : the metrics
+    of_blocks : whether the state holds resampling blocks, which intervals need in addition to the family's state
+    by : slicing columns, if this is the sliced state that a store keeps; otherwise empty
+    interval_sources : metrics without results of their own: the intervals of other metrics are made of their replicates
+    """
+
+    family: Family
+    of: str
+    spec: Any
+    metrics: tuple[Metric, ...]
+    of_blocks: bool = False
+    by: str = ""
+    interval_sources: tuple[Metric, ...] = ()
+
+    @property
+    def group(self) -> str:
+        """The name of the family, such as ``score``; ``score.blocks`` for blocks."""
+        name = f"{self.family.name}.blocks" if self.of_blocks else self.family.name
+        return f"{name}.by {self.by}" if self.by else name
+
+    @property
+    def computed(self) -> tuple[Metric, ...]:
+        """The metrics, and those of whose replicates the intervals of others are made."""
+        return self.metrics + self.interval_sources
+
+    def blocks(self, resampling: Resampling) -> MetricRequest | None:
+        """The additional state that sampling intervals need, such as ``score.blocks``; None if they need none."""
+        blocks = self.family.replication.blocks
+        spec = blocks(self, resampling) if resampling.level is not None and self.computed else None
+        return None if spec is None else replace(self, spec=spec, metrics=(), interval_sources=(), of_blocks=True)
+
+
+class Counted(NamedTuple):
+    """Rows that metrics were computed from, and rows left out.
+
+    Attributes
+    ----------
+    rows, positives : counts; `positives` is None if the metrics ignore labels
+    dropped : (reason, rows) left out
+    """
+
+    rows: int
+    positives: int | None
+    dropped: tuple[tuple[str, int], ...] = ()
+
+
+class Family(ABC):
+    """One kind of input; the defaults are those of states that keep no blocks.
+
+    Attributes
+    ----------
+    name : name of the family
+    column : the option that names its columns
+    sweep_metrics : what to count in the sweep over all slices, for `Scalar.cut_share`; empty without clusters
+    replication : how the replicates of its metrics are computed
+    """
+
+    name: ClassVar[str]
+    column: ClassVar[str]
+    sweep_metrics: ClassVar[tuple[Metric, ...]] = ()
+    replication: ClassVar[Replication] = Replication()
+
+    @abstractmethod
+    def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
+        """The states that a request needs, with their metrics."""
+
+    @abstractmethod
+    def counted(self, request: MetricRequest, state: Any) -> Counted:
+        """The rows that the metrics of a state cover."""
+
+    def slice_states(
+        self, engine: Engine, request: MetricRequest, grouped: Grouped, groups: Sequence[Any]
+    ) -> list[State]:
+        """Some slices of a sliced state, for `finalize_states`; one sweep may compute what they need."""
+        states: list[State] = grouped.several(groups, engine.budget, engine.each)
+        return states
 
 
 @dataclass(frozen=True)
@@ -68,22 +379,18 @@ class Clusters(Family):
     sweep_metrics: ClassVar[tuple[Metric, ...]] = (CutRows(),)
     replication = ClusterReplication()
 
-    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+    def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """Sizes of the clusters of every cluster column."""
-        metrics = request.selection.of(self.name)
-        if metrics or not request.selection.of("classes"):
+        if request.selection.of(self.name) or not request.selection.of("classes"):
             for column in request.clusters:
                 policies = request.scope, request.policy("nulls", column), request.label.nulls == "size"
-                spec = ClusterSpec(column, types.id(column), *policies)
+                spec = ClusterSpec(column, _key_type(id_type, scan, column), *policies)
                 yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
 
     def counted(self, request: MetricRequest, state: Any) -> Counted:
         """All rows in clusters."""
-        return Counted(*totals(state), ((f"null cluster {request.of}", int(state.dropped_rows.sum())),))
-
-    def size_bias_reason(self, value: Scalar) -> str:
-        """A slice that cuts clusters has smaller clusters, even if it is random."""
-        return "the slice cuts clusters (cut_share), which alone changes their sizes" if value.cut_share else ""
+        total = state.totals()
+        return Counted(total.rows, total.pos, ((f"null cluster {request.of}", int(state.dropped_rows.sum())),))
 
 
 @dataclass(frozen=True)
@@ -92,47 +399,31 @@ class Contingency(Family):
 
     name = "classes"
     column = "cluster"
-    sharded = False
     replication = ClassReplication()
 
-    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+    def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """The table of classes and clusters of every cluster column."""
         metrics = request.selection.of(self.name)
         if request.classes is not None and metrics:
-            kind = types.id(request.classes)
+            kind = _key_type(id_type, scan, request.classes)
             for column in request.clusters:
-                policies = request.scope, request.policy("nulls", column)
-                spec = ContingencySpec(request.classes, column, kind, types.id(column), *policies)
-                yield MetricRequest(self, column, spec, metrics)
+                facts = _key_type(id_type, scan, column), request.scope, request.policy("nulls", column)
+                yield MetricRequest(self, column, ContingencySpec(request.classes, column, kind, *facts), metrics)
 
     def counted(self, request: MetricRequest, state: Any) -> Counted:
         """All rows in the table."""
-        no_cluster, no_class = state.dropped_rows.tolist()
+        total, (no_cluster, no_class) = state.totals(), state.dropped_rows.tolist()
         dropped = (
             (f"null cluster {request.of}", no_cluster),
             (f"null class {request.spec.classes} (with {request.of})", no_class),
         )
-        return Counted(*totals(state), dropped)
+        return Counted(total.rows, total.pos, dropped)
 
-    def slice_states(self, engine: Engine, request: MetricRequest, grouped: Any, groups: Sequence[Any]) -> list[Any]:
+    def slice_states(self, engine: Engine, request: MetricRequest, grouped: Any, groups: Sequence[Any]) -> list[State]:
         """The tables of some slices; small ones come summarised."""
         if not request.metrics or assignment_cells(request.metrics) is not None:
             return super().slice_states(engine, request, grouped, groups)
-        states: list[State] = tables(grouped, groups, engine.each, engine.budget)
-        return states
-
-    def size_bias_reason(self, value: Scalar) -> str:
-        """Such values do not converge as classes are added."""
-        return "values against classes depend on how many classes and clusters there are, fewer in a slice"
-
-    def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
-        """Finalize one table after the other: two passes summarise it, and metrics read only the summary."""
-        results = []
-        for state, metrics in jobs:
-            cells = assignment_cells(metrics)
-            summary = state.summarised(lambda table, cells=cells: summarize_table(engine, table, cells))
-            results.append([scalar(metric, metric.combine([metric.partial(summary)], state)) for metric in metrics])
-        return results
+        return tables(grouped, groups, engine.each, engine.budget)
 
 
 MIN_WEIGHT_RATIO = 1e-300  # least ratio of the weights of the two classes; below it, products leave float64
@@ -146,11 +437,10 @@ class _OfScores(Family):
 
     def counted(self, request: MetricRequest, state: Any) -> Counted:
         """All rows whose score is a number; with ``nan="half"`` also rows with a NaN score."""
-        rows, positives = totals(state)
-        nan = state.nan_rows.tolist()
+        total, nan = state.totals(), state.nan_rows.tolist()
         if request.spec.nan == "half":
-            return Counted(rows + sum(nan), positives + nan[1])
-        return Counted(rows, positives, ((f"NaN or null score {request.of}", sum(nan)),))
+            return Counted(total.rows + sum(nan), total.pos + nan[1])
+        return Counted(total.rows, total.pos, ((f"NaN or null score {request.of}", sum(nan)),))
 
 
 @dataclass(frozen=True)
@@ -160,20 +450,20 @@ class Scores(_OfScores):
     name = "score"
     replication = ScoreReplication()
 
-    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+    def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """Exact counts of every score column, or its histogram."""
         kind = HistogramSpec if request.approx else ScoreSpec
-        asked = request.selection.of(self.name) or not request.sampling
         for column in request.scores if not request.mean_over else ():
             selection = request.selected(column)
+            metrics = selection.of(self.name)
             sources = selection.behind(self.name) if request.resampling.level is not None else ()
-            if asked or sources:
+            if request.selection.of(self.name) or not request.sampling or sources:
                 policies = request.weight is not None, request.policy("nan", column)
-                spec = kind(column, types.score(column), *policies)
-                for metric in selection.of(self.name):
+                spec = kind(column, _key_type(score_type, scan, column), *policies)
+                for metric in metrics:
                     if isinstance(metric, OperatingPoint) and metric.kind == "threshold":
                         check_threshold(metric.at, spec.type, column)
-                yield MetricRequest(self, column, spec, selection.of(self.name), interval_sources=sources)
+                yield MetricRequest(self, column, spec, metrics, interval_sources=sources)
 
 
 @dataclass(frozen=True)
@@ -183,17 +473,17 @@ class Groups(_OfScores):
     name = "groups"
     replication = GroupReplication()
 
-    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+    def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """The scores of every score column, by group."""
-        over = request.mean_over
-        if over:
+        if over := request.mean_over:
             for column in request.scores:
                 selection = request.selected(column)
                 defaults = replace(selection, patterns=(), own=(), truncate=(), at=()).of("score") * selection.usual
                 metrics = group_means(selection.of("score"), over, request.options["mean_weight"], defaults)
-                policy = request.policy("nan", column)
-                spec = GroupScoreSpec(column, types.score(column), over, types.id(over), policy)
-                yield MetricRequest(self, column, spec, metrics)
+                types = _key_type(score_type, scan, column), over, _key_type(id_type, scan, over)
+                yield MetricRequest(
+                    self, column, GroupScoreSpec(column, *types, request.policy("nan", column)), metrics
+                )
 
 
 @dataclass(frozen=True)
@@ -203,12 +493,12 @@ class Samples(_OfScores):
     name = "sample"
     replication = SampleReplication()
 
-    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+    def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """A sample of every score column whose gain area is requested."""
         if request.sampling:
             for column in request.scores:
-                policy, weighted = request.policy("nan", column), request.weight is not None
-                spec = request.sampling.spec(column, types.score(column), policy, weighted=weighted)
+                facts = column, _key_type(score_type, scan, column), request.policy("nan", column)
+                spec = request.sampling.spec(*facts, weighted=request.weight is not None)
                 yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
 
 
@@ -219,10 +509,10 @@ class Sketches(Family):
     name = "sketch"
     column = "sketch"
 
-    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+    def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """A sketch of every column."""
         for column in request.sketches:
-            spec = QuantileSpec(column, types.score(column))
+            spec = QuantileSpec(column, _key_type(score_type, scan, column))
             yield MetricRequest(self, column, spec, request.selection.of(self.name))
 
     def counted(self, request: MetricRequest, state: Any) -> Counted:
@@ -230,11 +520,19 @@ class Sketches(Family):
         return Counted(state.totals().rows, None, ((f"NaN or null in the sketch of {request.of}", int(state.nan)),))
 
 
+def _key_type(kind: Callable[..., str], scan: Scan, column: str) -> str:
+    """The narrowest key type that holds all values of a column of a scan."""
+    try:
+        return kind(scan.schema.field(column).type, column)
+    except SchemaError as error:
+        raise SchemaError(f"{scan.pieces[0].name}: {error}") from None
+
+
 _ALL: tuple[Family, ...] = (Scores(), Groups(), Clusters(), Samples(), Contingency(), Sketches())
 FAMILIES = {family.name: family for family in _ALL}
 
 
-def planned(request: Request, found: Scan) -> list[MetricRequest]:
+def planned(request: Request, scan: Scan) -> list[MetricRequest]:
     """The states to build for a request, with the metrics of each, family by family.
 
     Raises
@@ -244,25 +542,42 @@ def planned(request: Request, found: Scan) -> list[MetricRequest]:
     SchemaError
         If a column has a type that cannot be a score or an id; the message names a file that has it.
     """
-    if request.clusters and request.scope == "partition" and not all(piece.partition for piece in found.pieces):
+    if request.clusters and request.scope == "partition" and not all(piece.partition for piece in scan.pieces):
         raise OptionError(
             "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
         )
     if request.sampling:
-        request.sampling.check(found)
-    types = KeyTypes(found)
-    return [one for family in FAMILIES.values() for one in family.requests(request, types)]
+        request.sampling.check(scan)
+    return [one for family in _ALL for one in family.requests(request, scan)]
 
 
-def finalize(engine: Engine, answered: Sequence[tuple[MetricRequest, State]]) -> Iterator[Scalar]:
+def finalize_states(engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
+    """The results of several states; metrics of a contingency table read its summary, so that is made first."""
+    summarised = []
+    for state, metrics in jobs:
+        if isinstance(state, ContingencyCounts):
+            state = SummarisedCounts(state, watch_table(engine, state, None, assignment_cells(metrics))[0])
+        summarised.append((state, metrics))
+    values = in_rounds(engine.finalize, summarised)
+    return [_scalars(metrics, row) for (_, metrics), row in zip(jobs, values, strict=True)]
+
+
+def _scalars(metrics: Sequence[Metric], values: Sequence[Any]) -> list[Scalar]:
+    return [scalar(metric, value) for metric, value in zip(metrics, values, strict=True)]
+
+
+def scalar(metric: Metric, value: Any) -> Scalar:
+    """Wrap a value as a `Scalar`; a user-defined metric may return a plain number."""
+    return value if isinstance(value, Scalar) else Scalar.certain(metric.name, float(value))
+
+
+def finalize(engine: Engine, pairs: Sequence[tuple[MetricRequest, State]]) -> Iterator[Scalar]:
     """The results of all states, in the order given, with their columns, rows and positives."""
-    for _, group in groupby(answered, key=lambda pair: pair[0].family.sharded):  # all shards of a group in one graph
-        pairs = list(group)
-        rows = pairs[0][0].family.finalize(engine, [(state, request.metrics) for request, state in pairs])
-        for (request, state), row in zip(pairs, rows, strict=True):
-            counted = request.family.counted(request, state)
-            for value in row:
-                yield replace(value, of=request.of, rows=counted.rows, positives=counted.positives)
+    rows = finalize_states(engine, [(state, request.metrics) for request, state in pairs])
+    for (request, state), row in zip(pairs, rows, strict=True):
+        counted = request.family.counted(request, state)
+        for value in row:
+            yield replace(value, of=request.of, rows=counted.rows, positives=counted.positives)
 
 
 def weight_problem(request: MetricRequest, state: State) -> str:

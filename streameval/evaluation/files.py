@@ -18,8 +18,8 @@ import pyarrow as pa
 from streameval import scan
 from streameval.engine import start
 from streameval.engine.fold import Folded, Plan, batch_rows, builder_bytes, row_width
-from streameval.evaluation.contingency import assignment_cells
-from streameval.evaluation.families import planned
+from streameval.errors import MissingInputError
+from streameval.evaluation.families import assignment_cells, planned
 from streameval.evaluation.intervals import block_requests, derived_requests, folded_specs
 from streameval.metrics.protocol import user_defined
 from streameval.saving import AsJson
@@ -30,11 +30,11 @@ from streameval.states.keyed.ranges import row_bytes
 from streameval.wording import plural, size, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from streameval.budget import Budget
     from streameval.engine import Engine, Work
-    from streameval.evaluation.family import MetricRequest
+    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.request import Request
     from streameval.scan import Pruned, Scan, Where
     from streameval.states.labels import LabelSpec
@@ -119,7 +119,6 @@ class Files:
 
     Attributes
     ----------
-    data : as given by the user
     engine : where tasks run
     scan : the pieces to read, without those that the filter rules out
     plan : what to fold
@@ -127,7 +126,6 @@ class Files:
     pruned : what the filter ruled out; None without a filter
     """
 
-    data: Any
     engine: Engine
     scan: Scan
     plan: Plan
@@ -136,23 +134,35 @@ class Files:
 
     @classmethod
     def of(
-        cls, data: Any, engine: Engine, found: Scan, label: LabelSpec | None, where: Where | None, *, skip: bool = False
+        cls,
+        engine: Engine,
+        scanned: Scan,
+        label: LabelSpec | None,
+        where: Where | None,
+        *,
+        skip: bool,
+        empty: bool = False,
     ) -> Files:
         """The files of a scan whose rows meet a filter; the states to build are added by `folding`.
 
         Parameters
         ----------
-        data, engine : see `Files`
-        found : the scan of all columns that are needed
+        engine : see `Files`
+        scanned : the scan of all columns that are needed
         label : how labels are read; None if rows have no classes
         where : filter of the rows; None for all rows
         skip : whether files that cannot be read are left out
+        empty : whether all pieces are kept if none can have a row that meets the filter, rather than refused
         """
-        found, test, pruned = replace(found, schema=without_views(found.schema)), None, None
+        scanned, test, pruned = replace(scanned, schema=without_views(scanned.schema)), None, None
         if where is not None:
-            test = where.bound(found.schema, found.pieces[0].name)
-            found, pruned = scan.prune(found, test)
-        return cls(data, engine, found, Plan(found.schema, label, None, (), skip, where=test), (), pruned)
+            test = where.bound(scanned.schema, scanned.pieces[0].name)
+            try:
+                scanned, pruned = scan.prune(scanned, test)
+            except MissingInputError:
+                if not empty:
+                    raise
+        return cls(engine, scanned, Plan(scanned.schema, label, None, (), skip, where=test), (), pruned)
 
     @classmethod
     def requested(cls, data: Any, request: Request) -> Files:
@@ -160,26 +170,31 @@ class Files:
         options = request.options
         own = [metric for metric in request.selection.own if metric.family != "classes"]  # those are finalized here
         engine = start(**{name: options[name] for name in RUN_OPTIONS}, metrics=own)
-        found = request.scan(
+        scanned = request.scan(
             data,
             on_error=options["on_error"],
             delta_version=options["delta_version"],
             threads=engine.budget.threads,
             compute=engine.compute,
         )
-        files = cls.of(data, engine, found, request.label, request.where, skip=options["on_error"] == "skip")
+        files = cls.of(engine, scanned, request.label, request.where, skip=options["on_error"] == "skip")
         request.slicing.check(files.scan.schema, files.names[0])
         request.resampling.check(files.scan.schema, files.names[0])
         requests = shared(planned(request, files.scan), request, files.scan.schema)
         specs = folded_specs(requests, request.resampling, request.slicing)
-        files = files.folding(requests, specs)
-        derived = request.slicing.derived(files.scan.schema)
-        return replace(files, plan=replace(files.plan, weight=request.weight, derived=derived))
+        return files.folding(requests, specs, request)
 
-    def folding(self, requests: Sequence[MetricRequest], specs: Sequence[Spec] | None = None) -> Files:
-        """The same files, with states to build; `specs` are those to fold for them, by default their own."""
-        specs = [w.spec for w in requests] if specs is None else specs
-        return replace(self, requests=requests, plan=replace(self.plan, specs=tuple(specs)))
+    def folding(
+        self, requests: Sequence[MetricRequest], specs: Iterable[Spec] = (), request: Request | None = None
+    ) -> Files:
+        """The same files, with states to build; `specs` are those to fold for them, by default their own.
+
+        A request has a column of weights, and slicing columns that are computed.
+        """
+        plan = replace(self.plan, specs=tuple(specs) or tuple(dict.fromkeys(w.spec for w in requests)))
+        if request is not None:
+            plan = replace(plan, weight=request.weight, derived=request.slicing.derived(plan.schema))
+        return replace(self, requests=requests, plan=plan)
 
     @property
     def names(self) -> list[str]:
@@ -196,7 +211,9 @@ class Files:
         if request.sampling:
             sampled = {w.spec: w.metrics for w in requests if w.group == "sample"}
             folded, final = request.sampling.fold(self.scan, self.plan, sampled, self.engine.read)
-            requests = [w.remade(*final[w.spec]) if w.spec in final else w for w in requests]
+            requests = [
+                replace(w, spec=final[w.spec][0], metrics=final[w.spec][1]) if w.spec in final else w for w in requests
+            ]
             folded = self._with_skipped(folded)
         else:
             folded = self.fold()
@@ -218,25 +235,19 @@ class Files:
             derived = derived_requests(requests, request.resampling, request.slicing)
             blocks = [w for w in block_requests(requests, request.resampling) if w not in derived.values()]
             requests = list(dict.fromkeys(derived.get(w.spec, w) for w in requests))
-        engine, found = self.engine, self.scan
-        states = tuple(_state(w, found.rows) for w in (*requests, *blocks))
+        engine, scanned = self.engine, self.scan
+        states = tuple(_state(w, scanned.rows) for w in (*requests, *blocks))
         keyed_bytes = sum(state.bytes for state in states if state.shards)
-        shards = sum(state.shards for state, w in zip(states, requests, strict=False) if w.family.sharded)
-        tables = [assignment_cells(w.metrics) is not None for w in requests if not w.family.sharded]
-        work = engine.expected(found.pieces, found.rows, self.plan, shards, max(keyed_bytes, 0), tables)
-        return Forecast(
-            work.where,
-            found.rows,
-            len(set(self.names)),
-            found.nbytes,
-            tuple((field.name, str(field.type)) for field in found.schema),
-            states,
-            work.ranges,
-            work.tasks,
-            {"fold": _fold_bytes(work, found, self.plan, states, engine.budget), "finalize": SLAB * _SORT},
-            "" if self.pruned is None else str(self.pruned),
-            found.skipped,
+        shards = sum(
+            state.shards for state, w in zip(states, requests, strict=False) if not isinstance(w.spec, ContingencySpec)
         )
+        tables = [assignment_cells(w.metrics) is not None for w in requests if isinstance(w.spec, ContingencySpec)]
+        work = engine.expected(scanned.pieces, scanned.rows, self.plan, shards, max(keyed_bytes, 0), tables)
+        memory = {"fold": _fold_bytes(work, scanned, self.plan, states, engine.budget), "finalize": SLAB * _SORT}
+        columns = tuple((field.name, str(field.type)) for field in scanned.schema)
+        source = scanned.rows, len(set(self.names)), scanned.nbytes, columns
+        filtered = "" if self.pruned is None else str(self.pruned)
+        return Forecast(work.where, *source, states, work.ranges, work.tasks, memory, filtered, scanned.skipped)
 
 
 def _state(wanted: MetricRequest, rows: int) -> StateForecast:
@@ -249,12 +260,12 @@ def _state(wanted: MetricRequest, rows: int) -> StateForecast:
     return StateForecast(wanted.spec.kind, wanted.of, row * rows if rows >= 0 else -1, max(1, -(-rows // SLAB)))
 
 
-def _fold_bytes(work: Work, found: Scan, plan: Plan, states: Sequence[StateForecast], budget: Budget) -> int:
+def _fold_bytes(work: Work, scanned: Scan, plan: Plan, states: Sequence[StateForecast], budget: Budget) -> int:
     """Bytes that a fold task needs: a row group as read, two batches, its builders, and its states within limits."""
     rows = max(max(sum(piece.rows for piece in task), 0) for task in work.folds)
-    held = sum(state.bytes * rows // max(found.rows, 1) if state.shards else state.bytes for state in states)
+    held = sum(state.bytes * rows // max(scanned.rows, 1) if state.shards else state.bytes for state in states)
     group = max(piece.nbytes // max(1, piece.rows // SLAB) for task in work.folds for piece in task)
-    batch = row_width(found.schema) * batch_rows(found.schema, work.capacity, budget)
+    batch = row_width(scanned.schema) * batch_rows(scanned.schema, work.capacity, budget)
     builders = work.capacity * builder_bytes(plan.specs)
     return int(group + 2 * batch + builders + min(max(held, 0), work.limit))
 
@@ -278,5 +289,5 @@ def _labelled(wanted: MetricRequest, specs: Collection[Any]) -> MetricRequest:
     spec = wanted.spec
     if not isinstance(spec, ContingencySpec) or spec.nulls != "error" or assignment_cells(wanted.metrics) is not None:
         return wanted
-    made = LabelledSpec(**vars(spec))
-    return wanted.remade(made, wanted.metrics) if made.clusters in specs else wanted
+    labelled = LabelledSpec(**vars(spec))
+    return replace(wanted, spec=labelled) if labelled.clusters in specs else wanted

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.family import MetricRequest
+    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.request import Resampling
     from streameval.evaluation.slices import Swept
     from streameval.metrics.protocol import Metric
@@ -114,7 +114,7 @@ def finalized(
         blocks = _blocks(w, folded, resampling)
         more = w.family.replication.certificates(w, state, blocks, resampling) if certified else ()
         further.append((*w.interval_sources, *more) if certified else ())
-    jobs = [(w.remade(w.spec, w.metrics + more), state) for (w, state), more in zip(states, further, strict=True)]
+    jobs = [(replace(w, metrics=w.metrics + more), state) for (w, state), more in zip(states, further, strict=True)]
     values = whole_results(engine, jobs, swept)
     results: list[Scalar] = []
     certain: list[dict[Metric, Scalar]] = []

@@ -37,12 +37,12 @@ def rules_of_data(given: Any) -> list[Rule]:
     ...
     streameval.errors.OptionError: 'aul drop <= 0.01' compares nights: judge those of a store (streameval check)
     """
-    found = named_rules(given)
-    for rule in found:
+    rules = named_rules(given)
+    for rule in rules:
         if rule.how or rule.metric in LIVE or rule.metric == "nulls":
             what = "compares nights" if rule.how else f"speaks of {rule.metric}, which nights have"
             raise OptionError(f"{rule.text!r} {what}: judge those of a store (streameval check)")
-    return found
+    return rules
 
 
 def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,26 +54,24 @@ def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, Any]
     {'ci': 0.9, 'baseline': ['a']}
     """
     levels = [rule.level for rule in rules if rule.level is not None]
-    found: dict[str, Any] = {"ci": max(levels)} if levels and not options.get("ci") else {}
+    more: dict[str, Any] = {"ci": max(levels)} if levels and not options.get("ci") else {}
     given = list(options.get("by") or ())
-    known = [dict.fromkeys(slicing(text)) for text in given]
-    wanted = [rule for rule in rules if rule.slices and not any(map(rule.values_of, known))]
-    more = [",".join(column for column, _ in rule.slices) for rule in wanted]
-    found |= {"by": list(dict.fromkeys([*given, *more]))} if more else {}
+    slicings = [dict.fromkeys(slicing(text)) for text in given]
+    lacking = [rule for rule in rules if rule.slices and not any(map(rule.values_of, slicings))]
+    if by := [",".join(column for column, _ in rule.slices) for rule in lacking]:
+        more["by"] = list(dict.fromkeys([*given, *by]))
     if bases := [rule.than for rule in rules if rule.than is not None and rule.level is not None]:
-        found["baseline"] = list(dict.fromkeys([*options.get("baseline", ()), *bases]))
+        more["baseline"] = list(dict.fromkeys([*options.get("baseline", ()), *bases]))
     elif any(rule.than is not None for rule in rules):
-        found["common_rows"] = True
-    return found
+        more["common_rows"] = True
+    return more
 
 
 def check_computed(rules: Sequence[Rule], request: Request) -> None:
     """Raise `OptionError`, before data are read, if a rule judges a metric that the request does not compute."""
-    computed = dict[str, tuple[str, ...]]()
     by_family = {"score": request.scores, "sample": request.scores, "sketch": request.sketches}
-    for family, columns in (by_family | dict.fromkeys(("cluster", "classes"), request.clusters)).items():
-        for metric in request.selection.of(family):
-            computed[metric.name] = columns
+    by_family |= dict.fromkeys(("cluster", "classes"), request.clusters)
+    computed = {metric.name: columns for name, columns in by_family.items() for metric in request.selection.of(name)}
     for rule in rules:
         if rule.metric in FACTS:
             continue

@@ -12,8 +12,7 @@ from streameval import scan
 from streameval.engine import start
 from streameval.engine.fold import Plan
 from streameval.errors import LabelError, SchemaError
-from streameval.evaluation.families import FAMILIES
-from streameval.evaluation.family import MetricRequest
+from streameval.evaluation.families import FAMILIES, MetricRequest
 from streameval.evaluation.files import Files
 from streameval.options import COLUMN
 from streameval.scan.widen import plain
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.files import Forecast
     from streameval.scan import Scan
-    from streameval.states.labels import LabelCounts
 
 
 def quantile_sketch(
@@ -84,7 +82,7 @@ def quantile_sketch(
     100010.0
     """
     run = {"threads": threads, "client": client, "scheduler_timeout": scheduler_timeout, "progress": progress}
-    return _sketch(_files(data, column, compression, delta_version, run))
+    return _sketch(_plan(data, column, compression, delta_version, run))
 
 
 def sketches_by_label(
@@ -119,7 +117,7 @@ def sketches_by_label(
     """
     spec = LabelSpec(label, pos_label, "drop")
     return {
-        name: _sketch(_files(data, column, compression, delta_version, run, spec), positive=name == "positive")
+        name: _sketch(_plan(data, column, compression, delta_version, run, spec), positive=name == "positive")
         for name in ("negative", "positive")
     }
 
@@ -140,10 +138,10 @@ def forecasts(data: Any, columns: Sequence[str], label: LabelSpec | None = None,
     """
     version, compression = run.pop("delta_version", None), run.pop("compression", 1000)
     passes = [(column, one) for column in columns for one in ([None, label, label] if label else [None])]
-    return [_files(data, column, compression, version, run, one).forecast() for column, one in passes]
+    return [_plan(data, column, compression, version, run, one).forecast() for column, one in passes]
 
 
-def _files(
+def _plan(
     data: Any,
     column: str,
     compression: int,
@@ -152,14 +150,22 @@ def _files(
     label: LabelSpec | None = None,
 ) -> Files:
     """The data of one pass on a new engine, with the state to fold; `run` says where to run."""
-    for name, given in (("column", column), ("label", label and label.column)):
+    named = {"column": column, "label": label and label.column}
+    for name, given in named.items():
         COLUMN.check(name, given)
     engine = start(**run)
-    columns = list(dict.fromkeys(name for name in (column, label and label.column) if name))
-    found = scan.plan(data, columns, threads=engine.budget.threads, compute=engine.compute, delta_version=delta_version)
-    spec = QuantileSpec(column, _kind(found, column), compression)
+    columns = list(dict.fromkeys(name for name in named.values() if name))
+    scanned = scan.plan(
+        data, columns, threads=engine.budget.threads, compute=engine.compute, delta_version=delta_version
+    )
+    kind = scanned.schema.field(column).type
+    try:
+        spec = QuantileSpec(column, score_type(kind, column), compression)
+    except SchemaError:
+        allowed = "a sketch takes floats, integers or decimals of at most 18 digits: cast it"
+        raise SchemaError(f"{scanned.pieces[0].name}: column {column!r} has type {plain(kind)}; {allowed}") from None
     request = MetricRequest(FAMILIES["sketch"], column, spec, ())
-    return Files(data, engine, found, Plan(found.schema, label, None, ())).folding([request])
+    return Files(engine, scanned, Plan(scanned.schema, label, None, ())).folding([request])
 
 
 def _sketch(files: Files, *, positive: bool = False) -> QuantileSketch:
@@ -172,7 +178,13 @@ def _sketch(files: Files, *, positive: bool = False) -> QuantileSketch:
     with files.engine.progress:
         states = files.fold().states
     if label is not None:
-        _check(states[label], files.names[0], positive=positive)
+        name, labels = files.names[0], states[label]
+        try:
+            labels.check()
+        except LabelError as error:
+            raise LabelError(f"{name}: {error}") from None
+        if positive and label.pos_label is not None and not labels.pos:
+            raise LabelError(f"{name}: no row of column {label.column!r} has the label {label.pos_label!r}")
     spec: QuantileSpec = files.requests[0].spec
     state: QuantileSketch = states[spec]
     return replace(state, spec=QuantileSpec(compression=spec.compression))  # mergeable with sketches of any column
@@ -193,29 +205,3 @@ def _of_class(found: Scan, label: LabelSpec, *, positive: bool) -> Any:
     if pa.types.is_boolean(kind):
         return field == pa.scalar(positive)
     return field > 0 if positive else field <= 0
-
-
-def _check(labels: LabelCounts, name: str, *, positive: bool) -> None:
-    """Raise `LabelError` if there are not two classes, or if `pos_label` is given but does not occur."""
-    try:
-        labels.check()
-    except LabelError as error:
-        raise LabelError(f"{name}: {error}") from None
-    if positive and labels.spec.pos_label is not None and not labels.pos:
-        raise LabelError(f"{name}: no row of column {labels.spec.column!r} has the label {labels.spec.pos_label!r}")
-
-
-def _kind(found: Scan, column: str) -> str:
-    """The key type of the column's numbers.
-
-    Raises
-    ------
-    SchemaError
-        If the column does not hold numbers.
-    """
-    kind = found.schema.field(column).type
-    try:
-        return score_type(kind, column)
-    except SchemaError:
-        allowed = "a sketch takes floats, integers or decimals of at most 18 digits: cast it"
-        raise SchemaError(f"{found.pieces[0].name}: column {column!r} has type {plain(kind)}; {allowed}") from None

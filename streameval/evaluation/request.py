@@ -65,27 +65,21 @@ class Resampling:
         OptionError
             If there is nothing to compare with a baseline, or its name means all other rows of a slice.
         """
-        unit, baselines = options["unit"], tuple(options["baseline"])
+        unit, baselines, columns = options["unit"], tuple(options["baseline"]), (*options["score"], *options["cluster"])
         for name in baselines:
             kinds = [kind for kind in ("score", "cluster") if name in options[kind]]
+            plain, why = name.removesuffix(f" ({REST})"), ""
             if not kinds:
-                have = few([*options["score"], *options["cluster"]])
-                raise OptionError(
-                    f"baseline={name!r} is neither a score nor a cluster column that is evaluated; there are {have}",
-                    "baseline",
+                why = f" is neither a score nor a cluster column that is evaluated; there are {few(columns)}"
+            elif all(len(options[kind]) < 2 for kind in kinds):
+                why = f" has no other {kinds[0]} column to compare with; name one (--{kinds[0]})"
+            elif options.get("by") and plain != name and plain in columns:
+                why = (
+                    f": of a slice, {plain} − {name} would read as its difference from all other rows; rename the "
+                    "column, or leave out by (--by)"
                 )
-            if all(len(options[kind]) < 2 for kind in kinds):
-                raise OptionError(
-                    f"baseline={name!r} has no other {kinds[0]} column to compare with; name one (--{kinds[0]})",
-                    "baseline",
-                )
-            plain = name.removesuffix(f" ({REST})")
-            if options.get("by") and plain != name and plain in (*options["score"], *options["cluster"]):
-                raise OptionError(
-                    f"baseline={name!r}: of a slice, {plain} − {name} would read as its difference from all other "
-                    "rows; rename the column, or leave out by (--by)",
-                    "baseline",
-                )
+            if why:
+                raise OptionError(f"baseline={name!r}{why}", "baseline")
         level, rest = options["ci"], options["against"] == REST
         if level is None and (unit or baselines or rest):
             level = LEVEL
@@ -123,12 +117,12 @@ class Resampling:
         >>> Resampling(0.95, None, ("a", "b")).pairs(["a", "b", "c"])
         [('b', 'a'), ('c', 'a'), ('c', 'b')]
         """
-        found: list[tuple[str, str]] = []
+        pairs: list[tuple[str, str]] = []
         for base in self.baselines:
             if base in columns:
                 others = (column for column in columns if column != base)
-                found += [(other, base) for other in others if (base, other) not in found]
-        return found
+                pairs += [(other, base) for other in others if (base, other) not in pairs]
+        return pairs
 
 
 NO_INTERVALS = Resampling()
@@ -198,32 +192,20 @@ class Request:
             )
         slicing = Slicing.of(options["by"], options["max_slices"])
         slicing.check_apart(options["score"])
-        return cls(
-            options=options,
-            label=_label(options, selection),
-            scores=options["score"],
-            clusters=options["cluster"],
-            sketches=options["sketch"],
-            classes=options["classes"],
-            weight=options["weight"],
-            scope=options["cluster_scope"],
-            approx=options["approx"],
-            sampling=sampling,
-            selection=selection,
-            slicing=slicing,
-            where=None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"])),
-            resampling=resampling,
-        )
+        where = None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"]))
+        plain = {"scores": "score", "clusters": "cluster", "sketches": "sketch", "scope": "cluster_scope"}
+        plain |= {name: name for name in ("classes", "weight", "approx")}
+        facts: dict[str, Any] = {name: options[option] for name, option in plain.items()}
+        facts |= {"sampling": sampling, "selection": selection, "slicing": slicing, "resampling": resampling}
+        return cls(options, _label(options, selection), where=where, **facts)
 
     @property
     def columns(self) -> list[str]:
         """Columns to read, each once."""
         ids = (*self.clusters, self.classes, self.mean_over)
         named = (self.label.column, *self.scores, *ids, *self.sketches, self.weight)
-        filtered = self.where.columns if self.where else ()
-        return list(
-            dict.fromkeys(name for name in (*named, *filtered, *self.slicing.columns, self.resampling.unit) if name)
-        )
+        others = (*(self.where.columns if self.where else ()), *self.slicing.columns, self.resampling.unit)
+        return list(dict.fromkeys(name for name in (*named, *others) if name))
 
     def scan(self, data: Any, **how: Any) -> Scan:
         """The inputs, planned for the columns to read (`streameval.scan.plan`).
@@ -291,9 +273,9 @@ def _check_means(options: Mapping[str, Any]) -> None:
 
 def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selection:
     """The requested metrics."""
-    there = {"score": "score", "cluster": "cluster", "sample": "approx_agc", "classes": "classes", "sketch": "sketch"}
+    given = {"score": "score", "cluster": "cluster", "sample": "approx_agc", "classes": "classes", "sketch": "sketch"}
     return Selection(
-        families=tuple(family for family, option in there.items() if options[option]),
+        families=tuple(family for family, option in given.items() if options[option]),
         patterns=tuple(metric for metric in options["metrics"] if isinstance(metric, str)),
         own=tuple(as_metric(metric) for metric in options["metrics"] if not isinstance(metric, str)),
         quantiles=sampling.quantiles if sampling else None,
@@ -306,8 +288,8 @@ def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selecti
 def _label(options: Mapping[str, Any], selection: Selection) -> LabelSpec:
     """How labels are read; they are not read if no metric needs them and no option mentions them."""
     needed = options["score"] or selection.of("cluster") or (options["cluster"] and not selection.of("classes"))
-    said = options["label"] != "label" or options["pos_label"] is not None or options["unlabelled"] != "error"
-    column = options["label"] if needed or said else None
+    named = options["label"] != "label" or options["pos_label"] is not None or options["unlabelled"] != "error"
+    column = options["label"] if needed or named else None
     return LabelSpec(column, options["pos_label"], options["unlabelled"], _complete(options))
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from streameval._version import __version__
 from streameval.errors import OptionError
 from streameval.evaluation.drawing import Drawing
 from streameval.evaluation.judging import judged
-from streameval.evaluation.lookup import Estimates
-from streameval.evaluation.tables import Costs
 from streameval.metrics.catalogue import entry_of
 from streameval.results import Source, to_arrow
 from streameval.saving import Saved
@@ -39,7 +37,7 @@ _WORST = 5  # clusters and classes in each table of a page
 
 
 @dataclass(frozen=True)
-class Evaluation(Estimates, Drawing, Costs, Saved):
+class Evaluation(Drawing, Saved):
     """The result of an evaluation.
 
     Attributes
@@ -103,17 +101,8 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:
         """Pickle results and estimates, but not the states: curves cannot be computed in another process."""
-        made = partial(
-            Evaluation,
-            options=self.options,
-            source=self.source,
-            estimates=self.estimates,
-            ci_level=self.ci_level,
-            slice_estimates=self.slice_estimates,
-            counts=self.counts,
-            judgements=self.judgements,
-            unit_hash=self.unit_hash,
-        )
+        names = "options", "source", "estimates", "ci_level", "slice_estimates", "counts", "judgements", "unit_hash"
+        made = partial(Evaluation, **{name: getattr(self, name) for name in names})
         return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
 
     def __str__(self) -> str:
@@ -149,14 +138,9 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         >>> [one.outcome for one in result.judgements], result.passed
         (['passed', 'failed'], False)
         """
-        found = judged(
-            rules,
-            (self.rows, self.positives),
-            lambda metric, of: self._find(metric, of, None),
-            self._estimate,
-            self.results,
-        )
-        return replace(self, judgements=tuple(found))
+        counts = self.rows, self.positives
+        judgements = judged(rules, counts, partial(self._find, slice=None), self._estimate, self.results)
+        return replace(self, judgements=tuple(judgements))
 
     @property
     def passed(self) -> bool:
@@ -235,12 +219,10 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         if any(r.threshold is not None and r.slice is None and r.baseline is None for r in self.results):
             with suppress(OptionError):
                 points = self.operating_points().to_pylist()
-        told = "".join(f" --rule {shell([one.text])}" for one in self.judgements)
-        source = replace(self.source, command=f"{self.source.command}{told}") if self.source.command else self.source
-        return Evidence(
-            self.curves(*names), distributions, points, meanings, source, more, self.judgements,
-            self.attributions(_WORST),
-        )  # fmt: skip
+        rules = "".join(f" --rule {shell([one.text])}" for one in self.judgements)
+        source = replace(self.source, command=f"{self.source.command}{rules}") if self.source.command else self.source
+        curves, costs = self.curves(*names), self.attributions(_WORST)
+        return Evidence(curves, distributions, points, meanings, source, more, self.judgements, costs)
 
     def meanings(self) -> dict[str, Meaning]:
         """The meaning, better end, family and subject of each metric in the catalogue.
@@ -259,43 +241,21 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         return {n: Meaning(row.meaning, row.better, row.family, row.subject) for n, row in rows.items() if row}
 
 
-class CachedEvaluation:
-    """An evaluation that is computed again, once, on first access to its replicates.
-
-    Parameters
-    ----------
-    make : callable without arguments that returns the evaluation
-    """
-
-    def __init__(self, make: Callable[[], Evaluation]) -> None:
-        self._make = make
-
-    @cached_property
-    def evaluation(self) -> Evaluation:
-        """The evaluation."""
-        return self._make()
-
-    @property
-    def resampled(self) -> Mapping[tuple[str, str], Resampled]:
-        """The sources of replicates, for bands of curves."""
-        return self.evaluation._resampled  # noqa: SLF001 - this stands for an evaluation, whose replicates are not public
-
-
 class CachedEstimates(Sequence["Estimated"]):
-    """The estimates of a cached evaluation, computed on first access."""
+    """The estimates of a cached evaluation, which `again` computes on first access."""
 
-    def __init__(self, recalled: CachedEvaluation) -> None:
-        self._recalled = recalled
+    def __init__(self, again: Callable[[], Evaluation]) -> None:
+        self._again = again
 
     @overload
     def __getitem__(self, index: int) -> Estimated: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Estimated]: ...
     def __getitem__(self, index: Any) -> Any:
-        return self._recalled.evaluation.estimates[index]
+        return self._again().estimates[index]
 
     def __len__(self) -> int:
-        return len(self._recalled.evaluation.estimates)
+        return len(self._again().estimates)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the estimates as a tuple, without the store."""
@@ -303,16 +263,16 @@ class CachedEstimates(Sequence["Estimated"]):
 
 
 class CachedStates(Mapping[tuple[str, str], "Resampled"]):
-    """The sources of replicates of a cached evaluation, computed on first access."""
+    """The sources of replicates of a cached evaluation, for bands of curves; `again` computes them on first access."""
 
-    def __init__(self, recalled: CachedEvaluation) -> None:
-        self._recalled = recalled
+    def __init__(self, again: Callable[[], Evaluation]) -> None:
+        self._again = again
 
     def __getitem__(self, key: tuple[str, str]) -> Resampled:
-        return self._recalled.resampled[key]
+        return self._again()._resampled[key]  # noqa: SLF001 - this stands for an evaluation, whose replicates are not public
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._recalled.resampled)
+        return iter(self._again()._resampled)  # noqa: SLF001 - see above
 
     def __len__(self) -> int:
-        return len(self._recalled.resampled)
+        return len(self._again()._resampled)  # noqa: SLF001 - see above

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.engine.fold import Folded
-    from streameval.evaluation.family import MetricRequest
+    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.request import Request
     from streameval.metrics.resampling import Resampled
@@ -107,16 +107,16 @@ def finalize_all(
 
 def _dropped(labels: LabelCounts, states: Sequence[tuple[MetricRequest, State]]) -> dict[str, int]:
     """Rows left out, by reason."""
-    found = {}
+    dropped = {}
     counted_anyway = labels.spec.nulls == "size" and all(w.spec.traits.unlabelled for w, _ in states)
     if labels.spec.column is not None and not counted_anyway:
-        found["null label" if labels.spec.nulls == "drop" else "null label (score metrics)"] = labels.null
+        dropped["null label" if labels.spec.nulls == "drop" else "null label (score metrics)"] = labels.null
     if labels.spec.complete:
-        found[f"NaN or null in one of {', '.join(labels.spec.complete)}"] = labels.incomplete
+        dropped[f"NaN or null in one of {', '.join(labels.spec.complete)}"] = labels.incomplete
     for w, state in states:
         for reason, rows in w.family.counted(w, state).dropped:
-            found.setdefault(reason, rows)  # a second state of the column may count only a sample
-    return found
+            dropped.setdefault(reason, rows)  # a second state of the column may count only a sample
+    return dropped
 
 
 def _as_labelled(results: Sequence[Scalar], labels: LabelCounts) -> Sequence[Scalar]:

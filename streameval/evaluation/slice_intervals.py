@@ -27,7 +27,7 @@ from streameval.results import REST
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval.evaluation.family import MetricRequest
+    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.request import Resampling
     from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.estimates import Estimate
@@ -72,15 +72,18 @@ def _sides(
     metrics = [(w.family, metric) for w in wanted for metric in w.metrics]
     for (family, metric), new, old in zip(metrics, mine, rest, strict=True):
         other, one = of_one_unit(old, new, (REST, "slice"))
-        reason = family.size_bias_reason(one.scalar) or _of_points(metric)
+        reason = _size_bias(family.name, one.scalar, metric)
         yield replace(one, reason=reason or one.reason), "", other, REST
 
 
-def _of_points(metric: Metric) -> str:
-    """The reason why a metric of the top k points cannot be compared; empty for other metrics."""
-    if metric.shrunk(0.5) == metric:
-        return ""
-    return "its points are another share of a slice than of all other rows: ask for a share"
+def _size_bias(family: str, value: Scalar, metric: Metric) -> str:
+    """The reason why a slice may differ from other rows merely because of its size; empty if there is none."""
+    if family == "classes":  # such values do not converge as classes are added
+        return "values against classes depend on how many classes and clusters there are, fewer in a slice"
+    if value.cut_share:
+        return "the slice cuts clusters (cut_share), which alone changes their sizes"
+    shrinks = metric.shrunk(0.5) != metric  # it reads the top k points
+    return "its points are another share of a slice than of all other rows: ask for a share" if shrinks else ""
 
 
 def _rests(

@@ -8,8 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from streameval.evaluation.families import finalize, weight_problem
-from streameval.evaluation.family import MetricRequest, scalar
+from streameval.evaluation.families import MetricRequest, finalize, finalize_states, scalar, weight_problem
 from streameval.metrics.protocol import Metric
 from streameval.metrics.sliced import Sliced
 from streameval.results import Scalar, same_slice
@@ -106,7 +105,7 @@ def _finalized(
 
     A slice may have rows in some states only: without a label a row has a class, but is in no lift curve.
     """
-    results, engine, family = dict(swept or {}), sliced.engine, request.family
+    results, engine = dict(swept or {}), sliced.engine
     missing = [group for group in groups if group not in results]
     if not missing:
         return results
@@ -114,9 +113,9 @@ def _finalized(
     cut = _cut_rows(engine, request, grouped) if swept is None else {}
     for start in range(0, len(missing), _CHUNK):
         some = missing[start : start + _CHUNK]
-        states = family.slice_states(engine, request, grouped, some)
+        states = request.family.slice_states(engine, request, grouped, some)
         engine.budget.release_spares()
-        rows = family.finalize(engine, [(state, request.metrics) for state in states])
+        rows = finalize_states(engine, [(state, request.metrics) for state in states])
         for group, state, row in zip(some, states, rows, strict=True):
             values = usable(request, state, row) if weighted else row
             results[group] = _result(request, state, values, sliced.named(key, group), cut.get(group))

@@ -37,10 +37,10 @@ def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any], verb
     (('s3://bucket/a.parquet',), 'streameval evaluate s3://bucket/a.parquet --score a')
     """
     named = list(_named(data))
-    told = tuple(dict.fromkeys(name for name, _ in named))
+    names = tuple(dict.fromkeys(name for name, _ in named))
     on_disk = bool(named) and all(path for _, path in named)
     files = len({piece.name for piece in pieces}) if on_disk else 0
-    return Source(told, files, options.command(verb, told, plain) if on_disk else "")
+    return Source(names, files, options.command(verb, names, plain) if on_disk else "")
 
 
 def with_storage(data: Sequence[str], storage: Mapping[str, str]) -> list[str]:
@@ -113,7 +113,7 @@ def columns_of(data: Sequence[str]) -> tuple[list[dict[str, Any]], str]:
     return plain, suggestion(data, columns)
 
 
-def suggestion(data: Sequence[str], found: Sequence[ColumnFacts]) -> str:
+def suggestion(data: Sequence[str], columns: Sequence[ColumnFacts]) -> str:
     """A command that evaluates the columns of the data that look like scores and clusters.
 
     A label is a boolean column, or a column with the range 0 to 1 that is named like a label. A score is a column of
@@ -122,15 +122,17 @@ def suggestion(data: Sequence[str], found: Sequence[ColumnFacts]) -> str:
     column by column.
     """
     data = [shown(text) for text in data]  # without credentials
-    label = next((one.name for one in found if _is_label(one)), "LABEL")
-    scores = [one.name for one in found if one.name != label and _has_name(one, "score", "prob") and _is_number(one)]
-    scores = scores or [one.name for one in found if _is_float(one) and not _has_name(one, "weight")]
-    clusters = [one.name for one in found if _has_name(one, "cluster") and not _is_float(one)]
+    floats = [one for one in columns if one.kind in ("halffloat", "float", "double")]
+    numbers = [one for one in columns if one in floats or one.kind.startswith(("int", "uint", "decimal"))]
+    label = next((one.name for one in columns if _is_label(one)), "LABEL")
+    scores = [one.name for one in numbers if one.name != label and _has_name(one, "score", "prob")]
+    scores = scores or [one.name for one in floats if not _has_name(one, "weight")]
+    clusters = [one.name for one in columns if _has_name(one, "cluster") and one not in floats]
     words = ["streameval", "evaluate", *data, "--label", label]
     words += [word for name in scores for word in ("--score", name)]
     words += [word for name in clusters for word in ("--cluster", name)]
     words += ["--score", "SCORE"] if not scores and not clusters else []
-    null = {one.name for one in found if one.nulls}
+    null = {one.name for one in columns if one.nulls}
     words += ["--unlabelled", "drop"] if label in null else []
     for option, names in (("--nan", scores), ("--nulls", clusters)):
         words += [word for name in names if name in null for word in (option, f"{name}=drop")]
@@ -141,24 +143,12 @@ def _has_name(one: ColumnFacts, *parts: str) -> bool:
     return any(part in one.name.lower() for part in parts)
 
 
-def _is_float(one: ColumnFacts) -> bool:
-    return one.kind in ("halffloat", "float", "double")
-
-
-def _is_number(one: ColumnFacts) -> bool:
-    return _is_float(one) or one.kind.startswith(("int", "uint", "decimal"))
-
-
 def _is_label(one: ColumnFacts) -> bool:
     """Whether a column looks like labels."""
     return one.kind == "bool" or (_has_name(one, "label", "target", "class", "spam") and (one.low, one.high) == (0, 1))
 
 
 def _text(end: Any) -> Any:
-    return (
-        end
-        if end is None or isinstance(end, bool | int | str)
-        else f"{end + 0.0:.6g}"
-        if isinstance(end, float)
-        else str(end)
-    )
+    if isinstance(end, float):
+        return f"{end + 0.0:.6g}"
+    return end if end is None or isinstance(end, bool | int | str) else str(end)

@@ -2,7 +2,7 @@
 
 A round visits intervals of its buckets independently, in any order, on threads or on workers. It gives a value for each
 interval; where it `hands_on`, also the rows that the interval contributes to the next round. Merged, these are the next
-round. `run` does all rounds in this process; `streameval.engine.cluster.rounds` does them on workers, between which an
+round. `run` does all rounds in this process; `streameval.engine.cluster` does them on workers, between which an
 exchange moves the rows.
 """
 

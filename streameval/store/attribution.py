@@ -240,8 +240,8 @@ def _files(
     for entry in () if filtered else entries:  # the store does not know how many rows the filter left out
         _check_rows(entry, [piece for piece in pieces if piece.partition == entry.partition])
     scan = configuration.widen_columns(replace(scan, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
-    files = replace(run.files, scan=scan, data=None, engine=None)  # type: ignore[arg-type]  # `_attributed` sets the engine
-    return replace(run, files=files)
+    files = replace(run.files, scan=scan, engine=None)  # type: ignore[arg-type]  # `_attributed` sets the engine
+    return replace(run, data=None, files=files)
 
 
 def _check_rows(entry: Entry, pieces: Sequence[Piece]) -> None:

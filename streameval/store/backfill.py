@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
+    from streameval.engine.cluster import ClusterEngine
     from streameval.engine.threads import ThreadEngine
     from streameval.options import Option
     from streameval.states.protocol import StoredSpec
     from streameval.store.files.entries import Entry
     from streameval.store.files.published import StateFiles
-    from streameval.store.nights.fold import Workers
     from streameval.store.nights.partitions import Partition
 
     _Column = tuple[str, str]  # group and column of a state
@@ -197,7 +197,7 @@ class Backfill:
         chosen: Sequence[Entry],
         engine: ThreadEngine,
         files: StateFiles,
-        workers: Workers | None,
+        workers: ClusterEngine | None,
     ) -> tuple[Configuration, list[Entry], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Fold some nights for the additional states.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from streameval.engine import on_cluster
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS
@@ -14,7 +15,6 @@ from streameval.store.files.compaction import Compaction
 from streameval.store.files.ledger import Ledger
 from streameval.store.files.published import StateFiles
 from streameval.store.nights.configuration import Configuration
-from streameval.store.nights.fold import Workers
 from streameval.store.nights.gate import Judgements
 from streameval.store.nights.merge import Nights, columns_kept
 from streameval.store.nights.results import MetricSeries, ResultCache
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from streameval.engine import Engine
+    from streameval.engine.cluster import ClusterEngine
+    from streameval.engine.connection import Connection
     from streameval.evaluation.result import Evaluation
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_OF_WORKERS = ("threads", "memory", "spill")
 
 
 class StoreContext:
@@ -52,7 +53,7 @@ class StoreContext:
         self.client = client
         self.run = run
         self.scheduler_timeout = scheduler_timeout
-        self._connected: Workers | None = None
+        self._connected: Connection | None = None
         self.ledger = Ledger(location.child("ledger"))
         self.files = StateFiles(location.child("states"))
         self.compaction = Compaction(location.child("merged"), self.files)
@@ -61,14 +62,11 @@ class StoreContext:
         """An engine for one run in this process."""
         return ThreadEngine.start(**self.run)
 
-    def workers(self) -> Workers | None:
-        """The workers that fold partitions, if there is a client; an address is connected only once."""
-        workers = Workers.of(self.client, self.scheduler_timeout, **{name: self.run[name] for name in _OF_WORKERS})
+    def workers(self) -> ClusterEngine | None:
+        """The engine of the workers that fold partitions, if there is a client; an address is connected only once."""
+        workers = on_cluster(self.client, self.scheduler_timeout, **self.run)
         if workers is not None and isinstance(self.client, str):
-            self.client, self._connected = (
-                workers.connection.client,
-                workers,
-            )  # keeps the connection, and its client, open
+            self.client, self._connected = workers.connection.client, workers.connection  # whose client stays open
         return workers
 
     def computed(self, function: Callable[[_Item, Engine], _Result], item: _Item) -> _Result:
@@ -177,10 +175,10 @@ class StoreContext:
         return snapshot
 
 
-def on_worker(workers: Workers, function: Callable[[_Item, Engine], _Result], item: _Item) -> _Result:
+def on_worker(workers: ClusterEngine, function: Callable[[_Item, Engine], _Result], item: _Item) -> _Result:
     """Call ``function(item, engine)`` on one worker, with an engine of that worker."""
-    from streameval.engine.cluster import mapped  # imported here because it is slow
+    from streameval.engine.graphs import mapped  # imported here because it is slow
 
-    run = {"memory": max(1, workers.memory), "spill": workers.spill, "threads": workers.connection.width}
+    run = {"memory": max(1, workers.limit), "spill": workers.spill, "threads": workers.connection.width}
     results: list[_Result] = mapped(workers.connection, function, [((), item)], "evaluate", lambda _: None, **run)
     return results[0]

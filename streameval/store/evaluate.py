@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +15,7 @@ from streameval._version import __version__
 from streameval.errors import OptionError
 from streameval.evaluation.comparison import with_comparison
 from streameval.evaluation.request import LEVEL
-from streameval.evaluation.result import CachedEstimates, CachedEvaluation, CachedStates, Evaluation
+from streameval.evaluation.result import CachedEstimates, CachedStates, Evaluation
 from streameval.kinds import texts
 from streameval.options import honoured, recorded, result_key, words
 from streameval.results import REST, Source
@@ -171,7 +171,7 @@ def _restore_evaluation(
     States are read on demand, for curves. Replicates are not cached: comparisons and bands evaluate the nights again.
     """
     labels, states = labels_of(nights.entries, request.label), cast("dict[Any, Any]", nights.states(engine, **options))
-    level, again = request.resampling.level, CachedEvaluation(lambda: nights.evaluate(engine, **options))
+    level, again = request.resampling.level, cache(lambda: nights.evaluate(engine, **options))
     estimates: Sequence[Estimated] = () if level is None else CachedEstimates(again)
     return Evaluation(
         labels.rows,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streameval.budget import Buffer, SpillFile, fresh_array
+from streameval.budget import Buffer, Computed, SpillFile, fresh_array
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def test_addresses_of_rows_in_memory_spilled_and_computed(tmp_path: Path) -> Non
     whole.spill(SpillFile(tmp_path))
     for places in (before, (whole.located(1, 3), part.located(1, 3))):
         assert [at(place, 4) for place in places] == [[2, 3, 4, 5], [6, 7, 8, 9]]
-    assert at(Buffer(np.arange(4)).computed(np.negative, np.int64).located(1, 3), 2) == [-1, -2]
+    assert at(Computed((4,), np.int64, lambda start, stop: -np.arange(start, stop)).located(1, 3), 2) == [-1, -2]
 
 
 @pytest.mark.parametrize("shape", [(0,), (5,), (5, 0), ((1 << 18) - 1,), (1 << 18,), (400_001, 2), ((1 << 19) + 9,)])

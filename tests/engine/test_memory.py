@@ -30,7 +30,7 @@ from processes import opened
 from streameval import budget as memory
 from streameval import evaluate, scan
 from streameval.budget import Budget, SpillFile, parse_bytes
-from streameval.engine import fold, scratch
+from streameval.engine import fold
 from streameval.engine.threads import map_tasks, tree
 from streameval.errors import OptionError, SpillError
 from streameval.kernels import jit
@@ -168,7 +168,7 @@ def test_row_groups_are_reserved_from_the_limit_while_rows_are_folded(
     stored = max(sum(footer.row_group(g).column(i).total_compressed_size for i in (0, 1)) for g in range(5))
     assert rooms
     for limit, room in rooms:
-        assert room == limit - 2 * stored - scratch._TABLES
+        assert room == limit - 2 * stored - fold._TABLES
 
 
 def test_texts_are_reserved_as_they_are_decoded(tmp_path: Path) -> None:
@@ -181,9 +181,9 @@ def test_texts_are_reserved_as_they_are_decoded(tmp_path: Path) -> None:
     stored = sum(pq.read_metadata(tmp_path / "0.parquet").row_group(0).column(i).total_compressed_size for i in (0, 1))
     batch = fold.LONG_BATCH_ROWS * 304
     assert 20 * stored < batch
-    assert batch <= scratch.scratch_bytes([both]) / 2 <= 1.1 * batch + stored + scratch._TABLES
-    assert scratch.scratch_bytes([few]) < stored + scratch._TABLES
-    assert scratch.scratch_bytes(pickle.loads(pickle.dumps([both]))) == scratch.scratch_bytes([both])
+    assert batch <= fold.scratch_bytes([both]) / 2 <= 1.1 * batch + stored + fold._TABLES
+    assert fold.scratch_bytes([few]) < stored + fold._TABLES
+    assert fold.scratch_bytes(pickle.loads(pickle.dumps([both]))) == fold.scratch_bytes([both])
 
 
 def test_long_texts_are_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_few_long_texts_among_short_ones_are_said_beforehand(
         table = pa.table({"label": np.arange(len(ids)) % 3 == 0, "ids": ids})
         with pq.ParquetWriter(tmp_path / name, table.schema, compression="zstd", use_dictionary=False) as writer:
             writer.write_table(table, row_group_size=len(ids))
-        scratch._warn.cache_clear()
+        fold._warn.cache_clear()
         caplog.clear()
         with caplog.at_level(logging.WARNING, "streameval"):
             evaluate(tmp_path / name, cluster="ids", threads=1, memory="32MiB")
@@ -365,7 +365,7 @@ LONG_RUN = """
 import os, signal, sys, time
 import numpy as np
 import streameval
-from streameval.engine import fold, scratch
+from streameval.engine import fold
 fold.BATCH_ROWS = 1 << 14
 seen, told, interrupted = [0], [], []
 def interrupt(*_):

@@ -20,8 +20,7 @@ from streameval.errors import CorruptFileError, MissingInputError, OptionError, 
 from streameval.evaluation.costs.attributed import Attribution
 from streameval.evaluation.costs.sweep import Sweep
 from streameval.evaluation.costs.tables import Ids, not_there
-from streameval.evaluation.families import FAMILIES
-from streameval.evaluation.family import MetricRequest
+from streameval.evaluation.families import FAMILIES, MetricRequest
 from streameval.evaluation.files import Files
 from streameval.evaluation.run import check_labels
 from streameval.evaluation.source import source_of
@@ -123,11 +122,13 @@ class Run:
 
     Attributes
     ----------
+    data : as given by the user
     options : see `checked_options`
     files : the data, after pruning by the filter
     filtered : text of the filter; empty without one
     """
 
+    data: Any
     options: Mapping[str, Any]
     files: Files
     filtered: str = ""
@@ -161,7 +162,7 @@ class Run:
             compute=engine.compute,
         )
         labels = LabelSpec(label, options["pos_label"], options["unlabelled"]) if label else None
-        files = Files.of(data, engine, found, labels, where, skip=options["on_error"] == "skip")
+        files = Files.of(engine, found, labels, where, skip=options["on_error"] == "skip")
         if examples:
             _check_examples(files.scan, examples)
         if options["cluster_scope"] == "partition" and not all(piece.partition for piece in files.scan.pieces):
@@ -169,7 +170,7 @@ class Run:
                 "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
             )
         schema = pa.schema([files.scan.schema.field(name) for name in folded])
-        run = cls(options, replace(files, plan=replace(files.plan, schema=schema)), where.text if where else "")
+        run = cls(data, options, replace(files, plan=replace(files.plan, schema=schema)), where.text if where else "")
         return replace(run, files=run.files.folding(run.requests))
 
     @cached_property
@@ -213,7 +214,7 @@ class Run:
         result = Attribution(
             states[0].totals().rows, None, None, None, None, {}, dropped=self._dropped(folded), skipped=folded.skipped,
             options=recorded(options, "attribute"),
-            source=source_of(files.data, files.scan.pieces, options, "attribute"),
+            source=source_of(self.data, files.scan.pieces, options, "attribute"),
         )  # fmt: skip
         table = states[0] if self.classes is not None else None
         sizes = states[-1] if files.plan.label is not None else None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.evaluation.contingency import watch_table
 from streameval.evaluation.costs.tables import SHOWN, ImpureTable, PairTables, Shown
+from streameval.evaluation.families import watch_table
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAIN, GAINS, Largest, Members, PairCosts
 from streameval.states.values import ValuesSpec

@@ -27,10 +27,10 @@ from streameval.states.contingency.cells import Keys, ShardRows, class_layouts
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
 from streameval.states.keyed.layout import Interval, Layout
-from streameval.states.protocol import PlainState, Totals, Traits, mergeable, same_table
+from streameval.states.protocol import PlainState, Small, Totals, Traits, mergeable, same_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -227,10 +227,6 @@ class ContingencyCounts(PlainState):
         """Number of rows in all cells."""
         return int(self.cells.rows.sum()) + int(self.without_cluster.rows.sum())
 
-    def summarised(self, summarise: Callable[[ContingencyCounts], Summary]) -> Summary:
-        """The summary, computed by an engine; a table that was swept before already has it."""
-        return summarise(self)
-
     def totals(self) -> Totals:
         """Rows in the table, by label."""
         neg, pos = self.label_rows.tolist()
@@ -274,8 +270,8 @@ class ContingencyCounts(PlainState):
 
 
 @dataclass(frozen=True, eq=False)
-class SummarisedCounts:
-    """A table with its summary, for which a sweep has read the rows.
+class SummarisedCounts(Small):
+    """A table with its summary, which is all that metrics read.
 
     Attributes
     ----------
@@ -283,12 +279,14 @@ class SummarisedCounts:
     summary : Summary, with the best matching where that is needed
     """
 
+    spec = None  # never stored or merged
+
     state: ContingencyCounts
     summary: Summary
 
-    def summarised(self, _: Any) -> Summary:
-        """The summary of the sweep."""
-        return self.summary
+    def parts(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[Summary]:
+        """The summary, as the only part."""
+        yield self.summary
 
     @property
     def dropped_rows(self) -> Array:

@@ -31,7 +31,7 @@ from streameval.store.files.published import content_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streameval.evaluation.family import MetricRequest
+    from streameval.evaluation.families import MetricRequest
     from streameval.scan import File
 
 

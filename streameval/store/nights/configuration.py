@@ -35,7 +35,7 @@ from streameval.states.scores.types import score_type
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from streameval.evaluation.family import MetricRequest
+    from streameval.evaluation.families import MetricRequest
     from streameval.states.grouped.keys import By
     from streameval.states.protocol import StoredSpec
     from streameval.store.files.entries import Entry

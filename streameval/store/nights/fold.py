@@ -11,21 +11,20 @@ than the workers are folded by all of them, and this process writes the files.
 from __future__ import annotations
 
 import json
-import sys
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from streameval import scan
-from streameval.budget import parse_bytes
-from streameval.engine.fold import TASK_ROWS, Folded, Plan
+from streameval.engine.fold import TASK_ROWS
 from streameval.errors import ClusterError, CorruptFileError, DataError, MissingInputError
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.families import planned as planned_metrics
+from streameval.evaluation.files import Files
 from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts
 from streameval.store.nights.merge import finalize_nights
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streameval.engine import Engine
-    from streameval.engine.cluster.connection import Connection
+    from streameval.engine.cluster import ClusterEngine
+    from streameval.engine.fold import Folded
     from streameval.engine.threads import ThreadEngine
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts
@@ -64,56 +64,6 @@ class Night:
     evaluation: Evaluation | None
 
 
-@dataclass(frozen=True)
-class Workers:
-    """The workers of a Dask client.
-
-    Attributes
-    ----------
-    connection : Connection
-    memory : bytes for the partitions that a worker folds
-    spill : directory on its machine for data beyond that
-    limited : whether the user set the memory
-    """
-
-    connection: Connection
-    memory: int
-    spill: Any
-    limited: bool = False
-
-    @classmethod
-    def of(
-        cls, client: Any, scheduler_timeout: float, *, threads: int | None, memory: int | str | None, spill: Any
-    ) -> Workers | None:
-        """The workers of a client, of the scheduler at an address, or of the active client; None without any.
-
-        Raises
-        ------
-        OptionError, ClusterError
-            As `streameval.engine.cluster.connect`.
-        """
-        if client is None and (threads is not None or "distributed" not in sys.modules):
-            return None
-        from streameval.engine.cluster import connect  # imported here because it is slow
-
-        connection = connect(client, threads, scheduler_timeout)
-        if connection is None:
-            return None
-        limit = connection.memory // 4 if memory is None else parse_bytes(memory)
-        return cls(connection, limit, None if spill is None else str(spill), memory is not None)
-
-    def share(self, rows: Sequence[int]) -> bool:
-        """Whether all workers together should fold each partition, because few are large; `rows` are their rows."""
-        most = max(rows, default=0)
-        return len(rows) < self.connection.workers and most >= TASK_ROWS * self.connection.threads
-
-    def engine(self, local: ThreadEngine) -> Engine:
-        """The engine that folds a partition on all workers."""
-        from streameval.engine.cluster import ClusterEngine
-
-        return ClusterEngine(self.connection, local, self.memory, self.spill, self.limited)
-
-
 def find_types(partitions: Sequence[Partition], configuration: Configuration, engine: ThreadEngine) -> Configuration:
     """The configuration with key types wide enough for all these partitions, except those that cannot be read.
 
@@ -137,7 +87,7 @@ def fold_partitions(
     configuration: Configuration,
     engine: ThreadEngine,
     files: StateFiles,
-    workers: Workers | None = None,
+    workers: ClusterEngine | None = None,
     *,
     skip: bool = False,
 ) -> tuple[dict[str, Night], dict[str, DataError]]:
@@ -167,8 +117,9 @@ def fold_partitions(
     due = [(p, planned) for p in partitions if isinstance(planned := plans[p.name], scan.Scan) and planned.pieces]
     rows, alone = [planned.rows for _, planned in due], replace(engine, threads=1)
     folding, results = _Folding(configuration, files, skip), list[Night | DataError]()
-    if workers and workers.share(rows):
-        results = [folding.fold(one, workers.engine(engine)) for one in due]
+    few = workers is not None and len(due) < workers.connection.workers
+    if workers and few and max(rows, default=0) >= TASK_ROWS * workers.connection.threads:
+        results = [folding.fold(one, replace(workers, local=engine, ranges=[])) for one in due]
     elif workers and due:
         engine.progress.begin(sum(rows))
         results = _fold_on_workers(workers, due, folding, engine)
@@ -252,15 +203,15 @@ def _unreadable_error(files: Sequence[tuple[str, str]]) -> CorruptFileError:
 
 
 def _fold_on_workers(
-    workers: Workers, due: Sequence[_Planned], folding: _Folding, engine: ThreadEngine
+    workers: ClusterEngine, due: Sequence[_Planned], folding: _Folding, engine: ThreadEngine
 ) -> list[Night | DataError]:
     """Fold each partition on a worker; with few partitions, each uses several threads."""
-    from streameval.engine.cluster import mapped
+    from streameval.engine.graphs import mapped
 
     connection, count = workers.connection, len(due)
     at_once = min(connection.width, -(-count // connection.workers))
     threads = min(connection.width, max(1, connection.threads // count))
-    options = {"memory": max(1, workers.memory // at_once), "spill": workers.spill, "threads": threads}
+    options = {"memory": max(1, workers.limit // at_once), "spill": workers.spill, "threads": threads}
     items = [(planned.pieces, (partition, planned)) for partition, planned in due]
     results: list[Night | DataError] = mapped(connection, folding.fold, items, "partition", engine.progress, **options)
     written = [state.file for night in results if isinstance(night, Night) for state in night.entry.states]
@@ -310,41 +261,27 @@ class _Folding:
 
     def _fold(self, partition: Partition, planned: scan.Scan, engine: Engine, *, skip: bool) -> Night:
         """Fold a partition; damaged files are left out, or raise `DataError`."""
-        configuration = self.configuration
-        request = configuration.folding
+        configuration, request = self.configuration, self.configuration.folding
         request.slicing.check(planned.schema, planned.pieces[0].name)
-        where = None if request.where is None else request.where.bound(planned.schema, planned.pieces[0].name)
         asked = planned_metrics(request, planned)
         kept = [
             w
             for w in (*configuration.kept(asked), *configuration.sliced(asked), *configuration.sliced_blocks(asked))
             if configuration.due is None or (w.group, w.of) in configuration.due
         ]
-        wanted = [w for w in kept if w.metrics or w.group in FAMILIES]
-        specs = tuple({w.spec: None for w in kept})
-        label, derived = request.label, request.slicing.derived(planned.schema)
-        plan = Plan(planned.schema, label, request.weight, specs, skip, where=where, derived=derived)
-        needed = _pruned(planned, where)
-        folded = engine.read(needed.pieces, needed.rows, plan)
+        files = Files.of(engine, planned, request.label, request.where, skip=skip, empty=True)
+        folded = files.folding(kept, request=request).fold()
         if fingerprint(partition.files)[0] != partition.fingerprint:
             raise DataError(
                 f"{partition.name}: its files changed while they were read, so it was not added; run the update again"
             )
-        files = [self.files.write(folded.states[w.spec], engine.dump) for w in kept]
-        written = tuple(StoredState(w.group, w.of, w.spec.kind, *file) for w, file in zip(kept, files, strict=True))
-        evaluation = _evaluation(partition.name, configuration, engine, folded)
-        pairs = [(w, folded.states[w.spec]) for w in wanted]
-        left_out = (*planned.skipped, *folded.skipped)
-        facts = gather_facts(partition.files, planned.schema.names, pairs, left_out, filtered=where is not None)
-        return Night(_entry(partition, folded.states[label], written, facts), evaluation)
-
-
-def _pruned(planned: scan.Scan, where: scan.Test | None) -> scan.Scan:
-    """The pieces that may hold rows to fold; if none does, all pieces, so that an empty night is kept."""
-    try:
-        return planned if where is None else scan.prune(planned, where)[0]
-    except MissingInputError:
-        return planned
+        names = [self.files.write(folded.states[w.spec], engine.dump) for w in kept]
+        written = tuple(StoredState(w.group, w.of, w.spec.kind, *name) for w, name in zip(kept, names, strict=True))
+        pairs = [(w, folded.states[w.spec]) for w in kept if w.metrics or w.group in FAMILIES]
+        columns, filtered = planned.schema.names, request.where is not None
+        facts = gather_facts(partition.files, columns, pairs, folded.skipped, filtered=filtered)
+        entry = _entry(partition, folded.states[request.label], written, facts)
+        return Night(entry, _evaluation(partition.name, configuration, engine, folded))
 
 
 def _evaluation(name: str, configuration: Configuration, engine: Engine, folded: Folded) -> Evaluation | None:
@@ -360,24 +297,9 @@ def _evaluation(name: str, configuration: Configuration, engine: Engine, folded:
     return copy(result)  # as pickled: without the states, whose memory the next partition needs
 
 
-def _entry(partition: Partition, labels: LabelCounts, states: tuple[StoredState, ...], facts: str = "{}") -> Entry:
+def _entry(partition: Partition, counts: LabelCounts, states: tuple[StoredState, ...], facts: str = "{}") -> Entry:
     """The row of a partition in the ledger."""
-    return Entry(
-        partition.name,
-        partition.root,
-        partition.fingerprint,
-        len(partition.files),
-        partition.bytes,
-        labels.seen,
-        Labels(
-            labels.spec.column or "",
-            json.dumps(labels.header()["values"]),
-            labels.neg,
-            labels.pos,
-            labels.null,
-            labels.incomplete,
-        ),
-        states,
-        datetime.now(UTC),
-        facts,
-    )
+    values = json.dumps(counts.header()["values"])
+    labels = Labels(counts.spec.column or "", values, counts.neg, counts.pos, counts.null, counts.incomplete)
+    source = partition.name, partition.root, partition.fingerprint, len(partition.files), partition.bytes
+    return Entry(*source, counts.seen, labels, states, datetime.now(UTC), facts)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.engine import Engine
-    from streameval.evaluation.family import MetricRequest
+    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.request import Request
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelSpec
@@ -170,7 +170,7 @@ class Nights:
         """The request with the available state: a histogram if a night no longer has exact scores."""
         specs = {spec_as_kept(w.spec, stored) for entry in self.entries if (stored := entry.state(w.group, w.of))}
         histogram = next((spec for spec in specs - {w.spec} if isinstance(spec, HistogramSpec)), None)
-        return w if histogram is None else w.remade(histogram, w.metrics)
+        return w if histogram is None else replace(w, spec=histogram)
 
 
 def finalize_nights(

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from streameval.engine import Engine
-    from streameval.evaluation.family import MetricRequest
+    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.result import Evaluation
     from streameval.rules import Rule
     from streameval.states.grouped.keys import By

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.family import MetricRequest
+    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.request import Resampling
     from streameval.evaluation.result import Evaluation
     from streameval.scan import Where

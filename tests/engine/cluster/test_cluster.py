@@ -26,8 +26,9 @@ import pytest
 
 import streameval
 from streameval import attribute, evaluate
-from streameval.engine.cluster import ClusterEngine, engine, rounds
-from streameval.engine.cluster.connection import Connection, connect
+from streameval.engine import cluster as engine
+from streameval.engine.cluster import ClusterEngine
+from streameval.engine.connection import Connection, connect
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.simulation import simulate
@@ -217,7 +218,7 @@ def test_tables_make_the_tasks_of_the_plan(
 ) -> None:
     """In two levels, with the best matching or without: the bytes of threads, and no more tasks than planned."""
     monkeypatch.setattr(ClusterEngine, "_range_count", lambda *_: 6)
-    monkeypatch.setattr(rounds, "SPLITS", 10)
+    monkeypatch.setattr(engine, "SPLITS", 10)
     asked: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "nulls": "singleton"}
     asked["metrics"] = ["assignment_score", "rand_index"] if matched else "rand_index"
     planned = explain(simulated, client=client, **asked)

@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from streameval import evaluate, scan
+from streameval.engine import cluster as engine
 from streameval.engine import fold
-from streameval.engine.cluster import ClusterEngine, connect, engine
+from streameval.engine.cluster import ClusterEngine
+from streameval.engine.connection import connect
 from streameval.engine.fold import Plan
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
@@ -97,7 +99,7 @@ def spoiled(times: int) -> Callable[[], None]:
     """A function that makes a worker give the rows of its next so many splits twice, as a damaged worker might."""
 
     def spoil() -> None:
-        from streameval.engine.cluster import work
+        from streameval.engine import work
         from streameval.states.keyed.ranges import joined
 
         sound = getattr(work, "sound", work.split)
@@ -205,7 +207,7 @@ def spoil(folder: str, times: int, change: str) -> None:
     """Make the workers lose or repeat the rows of so many tasks that store them, as after a fold that differs."""
     from pathlib import Path
 
-    from streameval.engine.cluster import work
+    from streameval.engine import work
     from streameval.states.keyed.ranges import joined, ranged
 
     sound = getattr(work, "sound", work.dump)

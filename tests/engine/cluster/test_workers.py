@@ -16,7 +16,8 @@ import pytest
 
 from streameval import evaluate, simulate
 from streameval.engine import start
-from streameval.engine.cluster import ClusterEngine, connect
+from streameval.engine.cluster import ClusterEngine
+from streameval.engine.connection import connect
 from streameval.errors import ClusterError, OptionError
 from streameval.metrics.protocol import as_metric
 

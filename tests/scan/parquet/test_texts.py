@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streameval import evaluate
-from streameval.engine.scratch import scratch_bytes
+from streameval.engine.fold import scratch_bytes
 from streameval.scan import plan, read
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, largest_page
 from streameval.scan.where import Where

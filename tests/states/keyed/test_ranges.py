@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from strategies import SUBJECTS, Subject, by_name, difference
 
 from streameval.budget import Budget
-from streameval.engine.cluster import ClusterEngine, work
-from streameval.engine.cluster.connection import Connection, key_factory
-from streameval.engine.cluster.folds import exchange
+from streameval.engine import work
+from streameval.engine.cluster import ClusterEngine
+from streameval.engine.connection import Connection, key_factory
 from streameval.engine.fold import Folded, Plan
+from streameval.engine.graphs import exchange
 from streameval.errors import ClusterError
 from streameval.scan import Piece, RowGroups
 from streameval.scan.parquet.row_groups import Group

@@ -18,8 +18,8 @@ from nightly import FEW, NIGHTS, correct, land
 
 from streameval import Store
 from streameval.cli import main
+from streameval.engine import cluster as engine
 from streameval.engine import fold
-from streameval.engine.cluster import engine
 from streameval.engine.fold import TASK_ROWS
 from streameval.errors import ClusterError, CorruptFileError, OptionError
 from streameval.states.keyed import ranges

@@ -3,7 +3,7 @@
 A task may run again, on another worker, when the one that holds its result dies. Results of its first run are still in
 use then: the outlines of fold tasks are merged, while their rows are lost. So a task gives the same bytes whenever and
 wherever it runs: nothing that earlier tasks of its process saw enters a state, nor do load and spilling. Where rows
-differ from their outline all the same, the client folds them again (`streameval.engine.cluster.engine.Ranges`).
+differ from their outline all the same, the client folds them again (`streameval.engine.cluster.Ranges`).
 
 While a task runs, its states belong to a budget of the worker process. Its result belongs to Dask, which stores, sends
 and spills it.
@@ -17,30 +17,35 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streameval.budget import Budget
 from streameval.engine import fold as folding
 from streameval.engine.fold import Folded, Plan
+from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError, MissingInputError, OptionError
 from streameval.metrics.finalize import partials
 from streameval.metrics.protocol import user_defined
 from streameval.scan import LazySource, read
 from streameval.states import codec
 from streameval.states.keyed.ranges import joined, outline_only, ranged, restored
+from streameval.states.rounds import merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
+    from streameval.engine import Engine
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval
     from streameval.states.keyed.ranges import Rows
+    from streameval.states.rounds import Round
 
     Spread = tuple[Folded, dict[Any, Rows]]
     Range = Mapping[Any, Rows]
+    T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,9 +71,7 @@ class Resources:
         return _budget(self.limit, self.spill, self.threads)
 
 
-@lru_cache(maxsize=1)
-def _budget(limit: int, spill: str | None, threads: int) -> Budget:
-    return Budget(limit, spill, threads)
+_budget = lru_cache(maxsize=1)(Budget)
 
 
 def release() -> None:
@@ -108,21 +111,42 @@ def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: A
         folded = folding.fold(pieces, plan, resources.budget, resources.capacity, lambda _: None)
     except MissingInputError as error:
         raise _naming_worker(error) from None
-    rows = {spec: found for spec, state in folded.states.items() if (found := state.runs())}
+    rows = {spec: runs for spec, state in folded.states.items() if (runs := state.runs())}
     return Folded({spec: outline_only(state) for spec, state in folded.states.items()}, folded.skipped), rows
 
 
-def call(function: Callable[[Any], Any], item: Any) -> Any:
-    """Call a function that reads files; if a file does not exist, the error names the worker."""
+def call(function: Callable[[Any, Engine], Any], item: Any, run: Mapping[str, Any]) -> Any:
+    """Call a function with an engine of this worker; if a file does not exist, the error names the worker."""
     try:
-        return function(item)
+        return function(item, ThreadEngine.start(**run))
     except MissingInputError as error:
         raise _naming_worker(error) from None
 
 
-def outline(spread: Spread) -> Folded:
-    """The outlines alone, without the rows."""
-    return spread[0]
+ROWS = "rows"  # key of the rows that a round hands on
+
+
+def visit(
+    ranges: Range, key: Any, outline: Round, interval: Interval, resources: Resources
+) -> tuple[tuple[list[Any], Round | None], dict[str, Rows]]:
+    """Visit the rows of a range; returns the values with the outline of what the round hands on, and the rows."""
+    here = restored(outline, ranges[key])
+    visits = [here.visit(part, resources.budget) for part in here.intervals(resources.budget, interval)]
+    values = [value for value, _ in visits]
+    if not outline.hands_on:
+        return (values, None), {}
+    handed = merge([part for _, part in visits])
+    return (values, outline_only(handed)), {ROWS: handed.runs()}
+
+
+def finish(rounds: Sequence[Sequence[tuple[list[Any], Any]]], finish: Callable[[list[list[Any]]], T]) -> T:
+    """The result of all rounds, from the values of their visits."""
+    return finish([[value for values, _ in visits for value in values] for visits in rounds])
+
+
+def outline(result: tuple[T, Any]) -> T:
+    """The outlines alone of a fold or a visit, without the rows."""
+    return result[0]
 
 
 @dataclass(frozen=True)
@@ -134,7 +158,7 @@ class Part:
 
     rows: Range
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[dict[Any, Rows]], tuple[Range]]:
         return dict, (self.rows,)
 
 
@@ -174,12 +198,12 @@ def finalize(
     -------
     For each state, the partials of each shard.
     """
-    found = []
-    for holder, spec, shards, metrics in wanted:
+    values = []
+    for holder, spec, shards, packed in wanted:
         state = _of(spec, restored(outlines.states[holder], ranges[holder]), resources)
-        taken = unpacked(metrics) if isinstance(metrics, bytes) else metrics
-        found.append([partials(state, shard, taken, resources.budget) for shard in shards])
-    return found
+        metrics = unpacked(packed) if isinstance(packed, bytes) else packed
+        values.append([partials(state, shard, metrics, resources.budget) for shard in shards])
+    return values
 
 
 def dump(

@@ -25,9 +25,8 @@ import dask
 from distributed import CancelledError, KilledWorker, as_completed
 from distributed.comm import CommClosedError
 
-from streameval.engine.cluster import work
-from streameval.engine.cluster.connection import key_factory
-from streameval.engine.threads import ThreadEngine
+from streameval.engine import work
+from streameval.engine.connection import key_factory
 from streameval.errors import ClusterError, CorruptFileError, OptionError, StreamevalError
 from streameval.scan import LazySource, RowGroups, TableSource, uncomputable
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.engine.cluster.connection import Connection
+    from streameval.engine.connection import Connection
     from streameval.engine.fold import Plan
     from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval
@@ -84,23 +83,22 @@ def folds(
     DataError
         If the data cannot be evaluated, or a file cannot be read and `plan.skip` is false.
     """
-    plain = replace(plan, skip=False)  # a file is skipped here, after the retries
-    _check_pieces(connection, tasks, plain)
-    submit = partial(_submitted, connection, plan=plain, resources=resources)
-    made = submit(tasks)
-    try:
-        done, failed = finish(connection, made, progress, submit if plan.skip else None)
-    except BaseException:
-        with suppress(ClusterError), connection.errors():
-            connection.client.cancel([fold.spread for fold in made])
-        raise
-    place = {id(piece): i for i, piece in enumerate(piece for task in tasks for piece in task)}
+    plain, pieces = replace(plan, skip=False), [piece for task in tasks for piece in task]  # a file is skipped here
+    _check_pieces(connection, pieces, plain)
+    submit = partial(_submit, connection, plan=plain, resources=resources)
+    done, failed = finish(connection, submit(tasks), progress, submit if plan.skip else None)
+    place = {id(piece): i for i, piece in enumerate(pieces)}
     done.sort(key=lambda fold: place[id(fold.pieces[0])])  # in the order of the scan, not of completion
-    names_in_order = dict.fromkeys(piece.name for task in tasks for piece in task)
+    names_in_order = dict.fromkeys(piece.name for piece in pieces)
     return done, tuple((name, failed[name]) for name in names_in_order if name in failed)
 
 
-def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan: Plan) -> None:
+def task(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """A task of a graph, to be called with its other arguments and its key."""
+    return dask.delayed(partial(function, *args, **options), pure=False)
+
+
+def _check_pieces(connection: Connection, pieces: Sequence[Piece], plan: Plan) -> None:
     """Check that pieces can be pickled, and that a worker can open the first file.
 
     Raises
@@ -110,7 +108,6 @@ def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan
     MissingInputError
         If the worker does not find the file; the message names the worker.
     """
-    pieces = [piece for task in tasks for piece in task]
     for piece in pieces:
         if not isinstance(piece.source, RowGroups | TableSource | LazySource):
             try:
@@ -120,74 +117,72 @@ def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan
                     f"{piece.name} cannot leave this process; give threads= to run here, or a path or a table"
                 ) from error
     if isinstance(pieces[0].source, RowGroups):
-        probe = dask.delayed(partial(work.probe, pieces[0], plan), pure=False)
+        probe = task(work.probe, piece=pieces[0], plan=plan)
         connection.gather(connection.submit([probe(dask_key_name=key_factory()("open"))]))
 
 
-def _submitted(
+def _submit(
     connection: Connection, tasks: Sequence[Sequence[Piece]], *, plan: Plan, resources: work.Resources
 ) -> list[Fold]:
     key, nodes = key_factory(), []
     for i, pieces in enumerate(tasks):
         parts = [piece.source.data for piece in pieces if isinstance(piece.source, LazySource)]
-        fold = dask.delayed(partial(work.fold, pieces, plan, resources), pure=False)
-        spread = fold(*parts, dask_key_name=key("fold", i))
-        outline = dask.delayed(work.outline, pure=False)(spread, dask_key_name=key("outline", i))
-        nodes.append((spread, outline, *parts))
+        spread = task(work.fold, pieces, plan, resources)(*parts, dask_key_name=key("fold", i))
+        nodes.append((spread, task(work.outline)(spread, dask_key_name=key("outline", i)), *parts))
     futures = iter(connection.submit([node for group in nodes for node in group]))
-    made = []
+    folds = []
     for pieces, group in zip(tasks, nodes, strict=True):
         spread, outline, *parts = (next(futures) for _ in group)
-        made.append(Fold(pieces, spread, outline, parts))
-    return made
+        folds.append(Fold(pieces, spread, outline, parts))
+    return folds
 
 
 def finish(
     connection: Connection,
-    made: Sequence[Fold],
+    folds: Sequence[Fold],
     progress: Callable[[int], None],
     again: Callable[[Sequence[Sequence[Piece]]], list[Fold]] | None = None,
 ) -> tuple[list[Fold], dict[str, str]]:
     """Wait for all tasks and retry failed reads; returns the tasks that succeeded, and failed files with the reason.
 
     `again` submits tasks. If it is given, a failed task with several files is repeated file by file, so that only
-    unreadable files are skipped; otherwise a failed read ends the pass.
+    unreadable files are skipped; otherwise a failed read ends the pass. An error cancels all tasks.
     """
-    waiting = {fold.outline: fold for fold in made}
+    waiting = {fold.outline: fold for fold in folds}
     tries: Counter[Any] = Counter()
     done: list[Fold] = []
     failed: dict[str, str] = {}
-    with connection.errors():
-        completed = as_completed(list(waiting), loop=connection.client.loop)
-        for future in completed:
-            fold = waiting[future]
-            error = None if future.status == "finished" else _translated(future.exception(), fold)
-            files = _by_file(fold.pieces)
-            if error is None:
-                fold.parts.clear()
-                progress(max(fold.rows, 0))
-                done.append(fold)
-            elif not isinstance(error, CorruptFileError):
-                raise error
-            elif tries[future] < RETRIES:
-                tries[future] += 1
-                connection.client.retry([future])
-                completed.add(future)
-            elif again is None:
-                raise error
-            elif len(files) == 1:
-                name = fold.pieces[0].name
-                failed[name] = str(error).removeprefix(f"{name}: ")
-            else:
-                more = {fold.outline: fold for fold in again(files)}
-                waiting |= more
-                completed.update(list(more))
+    try:
+        with connection.errors():
+            completed = as_completed(list(waiting), loop=connection.client.loop)
+            for future in completed:
+                fold = waiting[future]
+                error = None if future.status == "finished" else _translated(future.exception(), fold)
+                files = [list(group) for _, group in groupby(fold.pieces, key=attrgetter("name"))]
+                if error is None:
+                    fold.parts.clear()
+                    progress(max(fold.rows, 0))
+                    done.append(fold)
+                elif not isinstance(error, CorruptFileError):
+                    raise error
+                elif tries[future] < RETRIES:
+                    tries[future] += 1
+                    connection.client.retry([future])
+                    completed.add(future)
+                elif again is None:
+                    raise error
+                elif len(files) == 1:
+                    name = fold.pieces[0].name
+                    failed[name] = str(error).removeprefix(f"{name}: ")
+                else:
+                    more = {fold.outline: fold for fold in again(files)}
+                    waiting |= more
+                    completed.update(list(more))
+    except BaseException:
+        with suppress(ClusterError), connection.errors():
+            connection.client.cancel([fold.spread for fold in folds])
+        raise
     return done, failed
-
-
-def _by_file(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Group pieces by file."""
-    return [list(group) for _, group in groupby(pieces, key=attrgetter("name"))]
 
 
 def _translated(error: BaseException, fold: Fold) -> BaseException:
@@ -230,26 +225,11 @@ def mapped(
         The first error of the function, after two retries if a file cannot be read. All other items are cancelled.
     """
     key = key_factory()
-    nodes = [
-        dask.delayed(partial(work.call, partial(_with_engine, function, run), item), pure=False)(
-            dask_key_name=key(name, i)
-        )
-        for i, (_, item) in enumerate(items)
-    ]
+    nodes = [task(work.call, function, item, run)(dask_key_name=key(name, i)) for i, (_, item) in enumerate(items)]
     futures = connection.submit(nodes)
-    made = [Fold(pieces, future, future, []) for (pieces, _), future in zip(items, futures, strict=True)]
-    try:
-        finish(connection, made, progress)
-    except BaseException:
-        with suppress(ClusterError), connection.errors():
-            connection.client.cancel(futures)
-        raise
+    folds = [Fold(pieces, future, future, []) for (pieces, _), future in zip(items, futures, strict=True)]
+    finish(connection, folds, progress)
     return connection.gather(futures)
-
-
-def _with_engine(function: Callable[[Any, Engine], Any], run: dict[str, Any], item: Any) -> Any:
-    """The task that runs on the worker."""
-    return function(item, ThreadEngine.start(**run))
 
 
 FAN_IN = 32  # largest number of results that a task merges
@@ -258,7 +238,7 @@ MOST_TASKS = 100_000  # largest number of tasks of a run, and of split tasks of 
 
 def tree(nodes: Sequence[Any], merge: Callable[[Any], Any], key: Callable[..., str], *numbers: int) -> Any:
     """Merge nodes as a tree of bounded fan-in; returns its root."""
-    join = dask.delayed(merge, pure=False)
+    join = task(merge)
     level, depth = list(nodes), 0
     while len(level) > 1 or not depth:
         depth += 1
@@ -343,7 +323,7 @@ def _steps(folds: int, ranges: int) -> tuple[int, int]:
 
 
 def _split(folds: Sequence[Any], cut: Cut, key: Callable[..., str], *numbers: int) -> list[Any]:
-    split = dask.delayed(partial(work.split, intervals=cut), pure=False)
+    split = task(work.split, intervals=cut)
     return [split(fold, dask_key_name=key("split", *numbers, i)) for i, fold in enumerate(folds)]
 
 

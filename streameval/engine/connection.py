@@ -13,7 +13,7 @@ import uuid
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -28,6 +28,7 @@ from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
 
 _POLL = 0.1  # seconds between two checks for a worker
 _CONNECT = 1.0  # least seconds to wait for the scheduler, however short the timeout
@@ -148,31 +149,24 @@ def connect(client: Any, threads: int | None, scheduler_timeout: float = 10.0) -
         _leave_pool()
     if isinstance(client, str):
         return _owned(client, scheduler_timeout)
-    found = _active() if client is None else client
-    if found is None:
+    if client is None and (client := _active()) is None:
         return None
-    if not isinstance(found, distributed.Client) or found.asynchronous:
+    if not isinstance(client, distributed.Client) or client.asynchronous:
         raise OptionError(
-            f"client={found!r} must be a distributed.Client that is not asynchronous, or a scheduler's address"
+            f"client={client!r} must be a distributed.Client that is not asynchronous, or a scheduler's address"
         )
-    return _checked(found, scheduler_timeout)
+    return _check(client, scheduler_timeout)
 
 
 def _active() -> Any:
     """The active client of this process, or None; that of a worker serves its tasks only."""
-    try:
+    with suppress(ValueError):  # no task
+        distributed.get_worker()
+        return None
+    with suppress(ValueError):
         client = distributed.default_client()
-    except ValueError:
-        return None
-    return None if _worker() is not None or client.id.startswith("Client-worker-") else client
-
-
-def _worker() -> Any:
-    """The worker that runs this task, or None."""
-    try:
-        return distributed.get_worker()
-    except ValueError:
-        return None
+        return None if client.id.startswith("Client-worker-") else client
+    return None
 
 
 def _leave_pool() -> None:
@@ -194,7 +188,7 @@ def _owned(address: str, scheduler_timeout: float) -> Connection:
     except (OSError, ValueError, TimeoutError) as error:
         raise ClusterError(f"{address}: no Dask scheduler answers there; check the address and that it runs") from error
     try:
-        connection = _checked(client, scheduler_timeout)
+        connection = _check(client, scheduler_timeout)
     except BaseException:
         client.close()
         raise
@@ -202,43 +196,38 @@ def _owned(address: str, scheduler_timeout: float) -> Connection:
     return connection
 
 
-def _address(client: Any) -> str:
-    scheduler = getattr(client, "scheduler", None)
-    return str(getattr(scheduler, "address", None) or "an unknown address")
-
-
-def _checked(client: Any, scheduler_timeout: float) -> Connection:
+def _check(client: Any, scheduler_timeout: float) -> Connection:
     """The connection to the workers that answer, once each of them has passed `_check_worker`."""
-    connection = Connection(client, 0, 1, available_memory(), 1, _address(client))
+    scheduler = getattr(client, "scheduler", None)
+    address = str(getattr(scheduler, "address", None) or "an unknown address")
+    connection = Connection(client, 0, 1, available_memory(), 1, address)
     if is_forked():
-        _check_thread(client)
+        try:
+            client.sync(distributed.utils.offload, int, callback_timeout=_FORKED)
+        except TimeoutError:  # its threads are in the other process
+            raise ClusterError(
+                f"the client of {address} is that of the process that forked this one; make another here, start the "
+                "process by spawn or forkserver, or give threads"
+            ) from None
     with connection.errors():
         workers, answers = _answers(client, scheduler_timeout)
     left = {worker: answer for worker, answer in answers.items() if isinstance(answer, BaseException)}
-    found = {worker: answer for worker, answer in answers.items() if worker not in left and worker in workers}
-    if not found:
-        raise _no_worker(connection.address, left, scheduler_timeout)
-    for worker, answer in found.items():
+    there = {worker: answer for worker, answer in answers.items() if worker not in left and worker in workers}
+    if left and not there:
+        worker, error = next(iter(left.items()))
+        raise ClusterError(
+            f"worker {worker} does not answer ({type(error).__name__}): most likely out of memory; give it more"
+        ) from error
+    if not there:
+        raise ClusterError(f"the Dask scheduler at {address} has no workers after {scheduler_timeout:g} s; start some")
+    for worker, answer in there.items():
         _check_worker(worker, *answer, limit=workers[worker]["memory_limit"])
     if left:
-        have = plural(len(found), "other worker")
+        have = plural(len(there), "other worker")
         _LOG.warning("%s left before the run, which uses %s", ", ".join(left), have)
-    nthreads = [workers[name]["nthreads"] for name in found]
-    memory = min(workers[name]["memory_limit"] or found[name][1] for name in found)
-    return replace(
-        connection, workers=len(found), threads=sum(nthreads), memory=memory, width=max(nthreads), left=tuple(left)
-    )
-
-
-def _check_thread(client: Any) -> None:
-    """Raise `ClusterError` if a client was made before the fork: its threads are in the other process."""
-    try:
-        client.sync(distributed.utils.offload, int, callback_timeout=_FORKED)
-    except TimeoutError:
-        raise ClusterError(
-            f"the client of {_address(client)} is that of the process that forked this one; make another here, start "
-            "the process by spawn or forkserver, or give threads"
-        ) from None
+    nthreads = [workers[name]["nthreads"] for name in there]
+    memory = min(workers[name]["memory_limit"] or there[name][1] for name in there)
+    return Connection(client, len(there), sum(nthreads), memory, max(nthreads), address, tuple(left))
 
 
 def _answers(client: Any, scheduler_timeout: float) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -255,7 +244,7 @@ def _answers(client: Any, scheduler_timeout: float) -> tuple[dict[str, Any], dic
         import psutil
 
         try:
-            import_module("streameval.engine.cluster.work")  # imported by every task
+            import_module("streameval.engine.work")  # imported by every task
             from streameval._version import __version__ as version
             from streameval.budget import available_memory as available
         except ImportError:
@@ -271,17 +260,6 @@ def _answers(client: Any, scheduler_timeout: float) -> tuple[dict[str, Any], dic
         if late or any(w in workers and not isinstance(answer, BaseException) for w, answer in answers.items()):
             return workers, answers
         time.sleep(_POLL)
-
-
-def _no_worker(address: str, left: dict[str, BaseException], seconds: float) -> ClusterError:
-    """The error for a run without workers: there were none, or none answered."""
-    if not left:
-        return ClusterError(f"the Dask scheduler at {address} has no workers after {seconds:g} s; start some")
-    worker, error = next(iter(left.items()))
-    msg = f"worker {worker} does not answer ({type(error).__name__}): most likely out of memory; give it more"
-    found = ClusterError(msg)
-    found.__cause__ = error
-    return found
 
 
 def _check_worker(worker: str, version: str | None, _: int, taken: int, pause: float, *, limit: int) -> None:

@@ -1,7 +1,58 @@
-"""The engine on a cluster: the steps of `streameval.engine.Engine` as graphs of tasks for the workers.
+"""The engine on the workers of a `distributed.Client`.
 
-A pass returns only the outlines of large states. Their rows stay on the workers as ranges, which the engine looks up by
-spec. The ranges are released with the engine, which an `Evaluation` keeps for its curves.
+The tasks of `streameval.engine.threads` become nodes of graphs for Dask's scheduler. Dask decides which worker runs a
+task, what is stolen or spilled, and what is recomputed after a worker has died. A run consists of three graphs; between
+them, the client chooses ranges according to the distribution of the data:
+
+::
+
+    fold-i ─► outline-i ─► merged outlines ─► client: totals, and the ranges
+      │
+      └─► split-i-r ─► merge-r ─► finalize-r ─► client: results from partials
+                          │
+                          └─► kept as long as the evaluation, for its curves
+
+Large keyed states never come to the client, and no worker holds an entire state: a worker first holds the rows of its
+fold tasks, and later some of the ranges (`streameval.states.keyed.ranges`). Results are bit-identical to those of
+threads, for any number of workers and even if workers die.
+
+**Input.** Paths must name the same data on every worker; a worker opens the first file to check this. A table in memory
+is sent with the tasks; a reader cannot be sent. Partitions of a Dask DataFrame and delayed tables are computed by Dask
+before the tasks that fold them. Credentials of object storage come from the environment of the workers. The client
+plans the run, so it must have access to the data too: it reads every footer, but for objects up to 64 MiB only a single
+footer and the sizes in the listing.
+
+**Failures.** Dask recomputes the tasks of a worker that died, with the same bits. A task that cannot read a file is
+tried three times. After that the run fails, or, with `on_error="skip"`, the files of the task are tried one by one, and
+those that cannot be read are skipped.
+
+**Worker settings.** A worker's states may use 15 % of its `memory_limit`: 60 % of the budget, which is a quarter of the
+limit unless `memory` sets another. Beyond that, states spill to an unlinked file in `spill` or ``$TMPDIR``. The results
+of finished tasks are outside the budget: Dask holds them, and spills them by the worker's own limit. If `memory` is too
+low for them, a warning is logged before the run. A range takes at most a quarter of the limit divided by the threads of
+a worker, and Dask may spill it: leave ``distributed.worker.memory.spill`` and ``target`` enabled if states exceed the
+memory of all workers, and put Dask's ``temporary-directory`` on a large disk. Dask's nanny sets
+``MALLOC_TRIM_THRESHOLD_=65536``, which returns freed memory at once. Where touching fresh memory is slow, as on many
+virtual machines, keep freed memory instead (``distributed.nanny.pre-spawn-environ``: ``MALLOC_MMAP_MAX_=0``,
+``MALLOC_TRIM_THRESHOLD_=68719476736``, ``MALLOC_ARENA_MAX=1``). Leave ``distributed.comm.compression`` disabled.
+
+**Tasks.** A run has four fold tasks per thread. It has more if their states would be too large, but at most 20 per
+gigabyte, and no task has fewer than about a million rows. Between F fold tasks and R ranges there are F·R split tasks;
+beyond 10⁵ tasks, the exchange takes two levels, and there are fewer fold tasks. ``explain`` (``--plan``) counts them.
+
+**Rounds** (`streameval.states.rounds`). Each worker visits the ranges that it holds. An exchange moves the rows that a
+round hands on into the ranges of the next one, for which the client needs their outline alone. A single worker takes
+the values of all rounds and finishes:
+
+::
+
+    range of a state ─► clusters-r ─► split-r-q ─► merge-q ─► classes-q ─► … ─► matching-q
+                           │                                     │                  │
+                           └─► outline-r ────────────────────────┴──────────────────┴──► finish
+
+`streameval.engine.connection` finds a client, checks its workers and translates its errors;
+`streameval.engine.graphs` runs the first graph, with retries, and moves rows from fold tasks to ranges;
+`streameval.engine.work` has the functions that run on workers.
 """
 
 from __future__ import annotations
@@ -12,53 +63,43 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import dask
-
 from streameval.budget import parse_bytes
-from streameval.engine import Work
-from streameval.engine.cluster import work
-from streameval.engine.cluster.connection import key_factory
-from streameval.engine.cluster.folds import MOST_TASKS, count_tasks, exchange, folds, tree
-from streameval.engine.cluster.rounds import count_table_tasks, rounds
-from streameval.engine.fold import (
-    TASKS,
-    Folded,
-    builder_bytes,
-    merge,
-    run_capacity,
-    task_threads,
-    tasks,
-)
-from streameval.engine.scratch import STATE_SHARE, warn_of_finished, warn_of_little
+from streameval.engine import Work, work
+from streameval.engine import fold as folding
+from streameval.engine.connection import key_factory
+from streameval.engine.graphs import MOST_TASKS, count_tasks, exchange, folds, size, task, tree
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine
-from streameval.states import codec
+from streameval.states import codec, rounds
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.keyed.bucketed import RowsError
 from streameval.states.keyed.ranges import balanced, buckets, nbytes, row_bytes
 from streameval.wording import plural
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from streameval.budget import Budget
     from streameval.engine import Job
-    from streameval.engine.cluster.connection import Connection
-    from streameval.engine.fold import Plan
+    from streameval.engine.connection import Connection
+    from streameval.engine.fold import Folded, Plan
+    from streameval.engine.threads import Progress
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import State, StoredSpec
-    from streameval.states.rounds import FirstRound
+    from streameval.states.rounds import FirstRound, Round
 
     T = TypeVar("T")
 
 FOLDS_PER_GB = 20  # largest number of fold tasks per gigabyte to read; more would cost more than they gain
 RANGE_BYTES = 1 << 24  # smallest size of a range that is worth a task
 FOLDS_AGAIN = 2  # largest number of times that rows are folded again because they differ from their outline
+SPLITS = MOST_TASKS // 8  # largest number of split tasks of a level between rounds, as a table may need two exchanges
 
 _LOG = logging.getLogger(__name__)
 
@@ -134,7 +175,7 @@ class ClusterEngine:
         connection: Connection,
         *,
         memory: int | str | None = None,
-        spill: Any = None,
+        spill: str | os.PathLike[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> ClusterEngine:
         """An engine on a connection; `memory` and `spill` apply to each worker."""
@@ -148,7 +189,7 @@ class ClusterEngine:
         return self.local.budget
 
     @property
-    def progress(self) -> Any:
+    def progress(self) -> Progress:
         """Reports rows, and cancels the run."""
         return self.local.progress
 
@@ -170,31 +211,28 @@ class ClusterEngine:
         data = work.packed(tuple(metrics))
         if isinstance(data, bytes):
             with self.connection.errors():
-                answers = self.connection.client.run(work.missing, data, on_error="ignore").values()
-            for problem in answers:
-                if problem:
-                    raise ClusterError(problem)
+                problems = filter(None, self.connection.client.run(work.missing, data, on_error="ignore").values())
+            for problem in problems:
+                raise ClusterError(problem)
 
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
         """Fold all tasks in one pass; returns the outlines of their states, whose rows stay on workers as ranges."""
         self.progress.begin(rows)
-        warn_of_little(self.limit, pieces, plan.specs, self.connection.width, " of a worker")
+        folding.warn_of_little(self.limit, pieces, plan.specs, self.connection.width, " of a worker")
         if self.limited:
-            warn_of_finished(self.limit, _row_bytes(plan, rows) // max(1, self.connection.workers))
+            folding.warn_of_finished(self.limit, _row_bytes(plan, rows) // max(1, self.connection.workers))
         resources = self._resources(self.capacity(plan))
-        work_list = self.assigned(pieces, rows, plan)
-        made, skipped = folds(self.connection, work_list, plan, resources, self.progress)
-        if not made:
-            return Folded(plan.empty(), skipped)
-        key = key_factory()
-        [outlines] = self.connection.submit([tree([fold.outline for fold in made], merge, key)])
+        done, skipped = folds(self.connection, self.assigned(pieces, rows, plan), plan, resources, self.progress)
+        if not done:
+            return folding.Folded(plan.empty(), skipped)
+        [outlines] = self.connection.submit([tree([fold.outline for fold in done], folding.merge, key_factory())])
         [folded] = self.connection.gather([outlines])
-        again = partial(folds, self.connection, [fold.pieces for fold in made], replace(plan, skip=False), resources)
-        self._keep([fold.spread for fold in made], outlines, folded, again)
-        made.clear()  # the ranges hold the rows now
+        again = partial(folds, self.connection, [fold.pieces for fold in done], replace(plan, skip=False), resources)
+        self._keep([fold.spread for fold in done], outlines, folded, again)
+        done.clear()  # the ranges hold the rows now
         with self.connection.errors():
             self.connection.client.run(work.release, on_error="ignore")
-        return Folded(folded.states, skipped)
+        return folding.Folded(folded.states, skipped)
 
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
         """The pieces of each fold task.
@@ -209,24 +247,23 @@ class ClusterEngine:
             If the run would have more than `MOST_TASKS` tasks even with a single fold task.
         """
         if not plan.associative:  # the result depends on the tasks, which must be the same as on threads
-            return tasks(pieces, rows, TASKS * task_threads(rows), by_file=plan.skip, by_row_group=plan.by_row_group)
-        threads = self.connection.threads
+            count = folding.TASKS * folding.task_threads(rows)
+            return folding.tasks(pieces, rows, count, by_file=plan.skip, by_row_group=plan.by_row_group)
         most = self._per_thread(FOLDS_PER_GB * sum(piece.nbytes for piece in pieces) // 10**9)
-        count = min(most, self._per_thread(max(TASKS * threads, rows * builder_bytes(plan.specs) // self._share)))
-        nbytes = _row_bytes(plan, rows)
-        tables = [True for spec in plan.specs if spec.kind == ContingencySpec.kind]
-        while count > 1 and sum(self.count_tasks(count, 1, nbytes, tables)[1].values()) > MOST_TASKS:
-            count = count * 15 // 16
-        ranges, made = self.count_tasks(count, 1, nbytes, tables)
-        if sum(made.values()) > MOST_TASKS:
-            raise ClusterError(
-                f"the states need {ranges:,} ranges, too many tasks for Dask; give the workers more memory"
-            )
-        return tasks(pieces, rows, count, by_file=False, by_row_group=plan.by_row_group)
+        least = max(folding.TASKS * self.connection.threads, rows * folding.builder_bytes(plan.specs) // self._share)
+        count = min(most, self._per_thread(least))
+        row_bytes, tables = _row_bytes(plan, rows), [True for spec in plan.specs if spec.kind == ContingencySpec.kind]
+        while sum((counts := self.count_tasks(count, 1, row_bytes, tables))[1].values()) > MOST_TASKS:
+            if count == 1:
+                raise ClusterError(
+                    f"the states need {counts[0]:,} ranges, too many tasks for Dask; give the workers more memory"
+                )
+            count = max(1, count * 15 // 16)
+        return folding.tasks(pieces, rows, count, by_file=False, by_row_group=plan.by_row_group)
 
     def capacity(self, plan: Plan) -> int:
         """Rows that a builder collects at a time."""
-        return run_capacity(self.limit, self.connection.width, plan.specs)
+        return folding.run_capacity(self.limit, self.connection.width, plan.specs)
 
     def expected(
         self, pieces: Sequence[Piece], rows: int, plan: Plan, shards: int, nbytes: int, tables: Sequence[bool]
@@ -246,7 +283,7 @@ class ClusterEngine:
         return max(ranges, 1), dict(sum((count_table_tasks(ranges, matched=matched) for matched in tables), each))
 
     def _resources(self, capacity: int) -> work.Resources:
-        return work.Resources(int(self.limit * STATE_SHARE), self.spill, capacity, self.connection.width)
+        return work.Resources(int(self.limit * folding.STATE_SHARE), self.spill, capacity, self.connection.width)
 
     def _range_count(self, nbytes: int) -> int:
         """Number of ranges for `nbytes` bytes of rows: none exceeds a task's share, equally many for each thread."""
@@ -264,10 +301,10 @@ class ClusterEngine:
         if not states:
             return
         count = self._range_count(sum(map(nbytes, states.values())))
-        found = {spec: balanced(state, buckets(state), count) for spec, state in states.items()}
-        most = max(map(len, found.values()))
-        cuts = [{spec: parts[r][0] if r < len(parts) else (0, 0) for spec, parts in found.items()} for r in range(most)]
-        shards = {spec: [part for _, part in parts] for spec, parts in found.items()}
+        ranges = {spec: balanced(state, buckets(state), count) for spec, state in states.items()}
+        most = max(map(len, ranges.values()))
+        cuts = [{spec: cut[r][0] if r < len(cut) else (0, 0) for spec, cut in ranges.items()} for r in range(most)]
+        shards = {spec: [part for _, part in parts] for spec, parts in ranges.items()}
 
         def exchanged(spreads: Sequence[Any]) -> list[Any]:
             return self.connection.submit(exchange(spreads, cuts, key_factory()))
@@ -279,24 +316,23 @@ class ClusterEngine:
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; ranges are finalized on workers, small states in this process."""
-        there = [self._where(state) for state, _ in jobs]
-        here = [i for i, ranges in enumerate(there) if ranges is None]
+        places = [self._where(state) for state, _ in jobs]
+        here = [i for i, ranges in enumerate(places) if ranges is None]
         results = dict(zip(here, self.local.finalize([jobs[i] for i in here]), strict=True))
         for ranges in self.ranges:
-            asked = [i for i, other in enumerate(there) if other is ranges]
-            some = partial(self._partials, ranges, [jobs[i] for i in asked])
-            found = ranges.compute(some) if asked else []
-            for n, i in enumerate(asked):
-                results[i] = combine(*jobs[i], [shard for part in found for shard in part[n]])
+            there = [i for i, other in enumerate(places) if other is ranges]
+            parts = ranges.compute(partial(self._partials, ranges, [jobs[i] for i in there])) if there else []
+            for n, i in enumerate(there):
+                results[i] = combine(*jobs[i], [shard for part in parts for shard in part[n]])
         return [results[i] for i in range(len(jobs))]
 
-    def _partials(self, ranges: Ranges, asked: Sequence[Job]) -> list[Any]:
+    def _partials(self, ranges: Ranges, jobs: Sequence[Job]) -> list[Any]:
         """For every range and every state, the partials of its shards in the range."""
-        key, nodes = key_factory(), []
-        sent = [(state.holder, state.spec, work.packed(metrics)) for state, metrics in asked]
+        key, nodes, resources = key_factory(), [], self._resources(1)
+        sent = [(state.holder, state.spec, work.packed(metrics)) for state, metrics in jobs]
         for r, future in enumerate(ranges.futures):
             wanted = [(holder, spec, ranges.of(holder, r), metrics) for holder, spec, metrics in sent]
-            one = dask.delayed(partial(work.finalize, wanted=wanted, resources=self._resources(1)), pure=False)
+            one = task(work.finalize, wanted=wanted, resources=resources)
             nodes.append(one(future, ranges.outlines, dask_key_name=key("finalize", r)))
         return self.connection.gather(self.connection.submit(nodes))
 
@@ -337,9 +373,9 @@ class ClusterEngine:
         for i, (run, numbers) in enumerate(parts):
             shards = [shard for number in numbers for shard in ranges.of(state.holder, number)] or [(0, 0)]
             interval = shards[0][0], shards[-1][1]
-            one = partial(work.dump, wanted=wanted, interval=interval, run=run, resources=self._resources(1))
+            one = task(work.dump, wanted=wanted, interval=interval, run=run, resources=self._resources(1))
             futures = [ranges.futures[number] for number in numbers]
-            nodes.append(dask.delayed(one, pure=False)(futures, ranges.outlines, dask_key_name=key("store", i)))
+            nodes.append(one(futures, ranges.outlines, dask_key_name=key("store", i)))
         return self.connection.submit(nodes)
 
     def _where(self, state: State | FirstRound) -> Ranges | None:
@@ -355,8 +391,31 @@ class ClusterEngine:
         ranges = self._where(first)
         if ranges is None:
             return self.local.rounds(first, finish)
-        shards, resources = ranges.shards[first.holder], self._resources(1)
-        return ranges.compute(lambda: rounds(self.connection, first, ranges.futures, shards, resources, finish))
+        return ranges.compute(lambda: self._rounds_of(ranges, first, finish))
+
+    def _rounds_of(self, ranges: Ranges, first: FirstRound, finish: Callable[[list[list[Any]]], T]) -> T:
+        """Do all rounds on the workers that hold the rows of the first one."""
+        rows, at, resources = ranges.futures, first.holder, self._resources(1)
+        current: Round = first
+        intervals = [(part[0][0], part[-1][1]) for part in ranges.shards[first.holder]]
+        results: list[list[Any]] = []
+        while True:
+            key = key_factory()
+            one = task(work.visit, key=at, outline=current, resources=resources)
+            nodes = [
+                one(part, interval=cut, dask_key_name=key(current.name, r))
+                for r, (part, cut) in enumerate(zip(rows, intervals, strict=False))
+            ]
+            outlines = [task(work.outline)(node, dask_key_name=key("outline", r)) for r, node in enumerate(nodes)]
+            if not current.hands_on:
+                last = task(work.finish, finish=finish)([*results, outlines], dask_key_name=key("finish"))
+                result: T = self.connection.gather(self.connection.submit([last]))[0]
+                return result
+            futures = self.connection.submit([part for pair in zip(nodes, outlines, strict=True) for part in pair])
+            results.append(futures[1::2])
+            current = rounds.merge([handed for _, handed in self.connection.gather(futures[1::2])])
+            intervals = [cut for cut, _ in balanced(current, buckets(current), len(nodes))]
+            rows, at = exchange(futures[0::2], [{work.ROWS: cut} for cut in intervals], key, tasks=SPLITS), work.ROWS
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map a function over items on threads of this process."""
@@ -366,3 +425,19 @@ class ClusterEngine:
 def _row_bytes(plan: Plan, rows: int) -> int:
     """Upper bound of the bytes of the rows of large states; 0 if the number of rows is unknown."""
     return max(rows, 0) * sum(row_bytes(spec.empty()) for spec in plan.specs)
+
+
+def count_table_tasks(ranges: int, *, matched: bool) -> Counter[str]:
+    """Upper bound of the number of tasks of a table, by name, as later rounds may need fewer ranges than the first.
+
+    Examples
+    --------
+    >>> count_table_tasks(2, matched=False)
+    Counter({'outline': 4, 'split': 4, 'clusters': 2, 'merge': 2, 'classes': 2, 'finish': 1})
+    """
+    splits, merges = size(ranges, ranges, SPLITS)
+    splits = max(splits, min(ranges * ranges, SPLITS))
+    each = Counter(clusters=ranges, outline=2 * ranges, split=splits, merge=merges, classes=ranges, finish=1)
+    if matched:
+        each += Counter(outline=ranges, split=splits, merge=merges, matching=ranges)
+    return each
