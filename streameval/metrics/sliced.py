@@ -1,14 +1,14 @@
 """A metric of many groups side by side: their partials come from one sweep over the scores of all.
 
 The state is a `streameval.states.grouped.group_sweep.GroupSweep`. Some metrics compute one integer for every group of a
-part, in digits of 32 bits (`_NUMBERS`). For other metrics the partial of each group is computed separately.
+part (`_NUMBERS`). For other metrics the partial of each group is computed separately.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,18 +42,17 @@ class Sliced(Metric):
         return Sliced(self.inner.basis(part.one(part.present[0])))
 
     def partial(self, part: Any) -> Any:
-        """Groups that have scores in the part, and the partial of each; or one number of every group."""
+        """Groups that have scores in the part, and the partial of each; or a metric and one integer of every group."""
         if type(self.inner) in _NUMBERS:
-            return _Numbers(type(self.inner), getattr(part, _NUMBERS[type(self.inner)][0]))
+            return type(self.inner), part.sums[_NUMBERS[type(self.inner)][0]]
         return [(group, self.inner.partial(part.one(group))) for group in part.present]
 
     def combine(self, partials: Sequence[Any], state: Any) -> dict[bytes, Any]:
         """The value of each group, by its name."""
         columns: dict[int, list[Any]] = defaultdict(list)
-        if partials and isinstance(partials[0], _Numbers):
-            for group, digits in enumerate(np.sum([each.digits for each in partials], axis=0).T.tolist()):
-                number = sum(digit << 32 * i for i, digit in enumerate(digits))
-                columns[group].append(_NUMBERS[partials[0].kind][1](number))
+        if partials and isinstance(partials[0], tuple):
+            numbers = np.sum([numbers for _, numbers in partials], axis=0).tolist()
+            columns |= {group: [_NUMBERS[partials[0][0]][1](number)] for group, number in enumerate(numbers)}
         else:
             for part in partials:
                 for group, found in part:
@@ -63,17 +62,10 @@ class Sliced(Metric):
         }
 
 
-class _Numbers(NamedTuple):
-    """A whole number of every group, in digits of 32 bits, and the type of the metric."""
-
-    kind: type[Metric]
-    digits: Array
-
-
-# by type of the metric: the number of every group that a part has, and what makes a partial of its sum over all parts
-_NUMBERS: dict[type[Metric], tuple[str, Callable[[int], Any]]] = {
-    RocAuc: ("areas", lambda won: (won, 0)),
-    AveragePrecision: ("precisions", lambda halves: (2 * halves, 2 * halves, 0.0)),
+# by type of the metric: which of the sums of a part it takes, and what makes a partial of the sum over all parts
+_NUMBERS: dict[type[Metric], tuple[int, Callable[[int], Any]]] = {
+    RocAuc: (0, lambda won: (won, 0)),
+    AveragePrecision: (1, lambda halves: (2 * halves, 2 * halves, 0.0)),
 }
 
 

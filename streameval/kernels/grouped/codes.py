@@ -88,3 +88,48 @@ def ordered(places, count):
         cursor[places[i]] = at + 1
         order[np.uint64(at)] = i
     return order, starts
+
+
+@jit
+def tally_cells(keys, neg, pos, tag_bits, owners, clusters, positives, cut, large):
+    """Count the clusters of all rows, group 0, and of each group by size, and sum their positives.
+
+    Parameters
+    ----------
+    keys : uint64 array of shape (n_cells, n_words), ascending; the lowest bits of the last word are the tag
+    neg, pos : int64 arrays of shape (n_cells,)
+    tag_bits : uint64, the bits of the tag
+    owners : int64 array of shape (n_tags,), the group of each tag, from 1 on
+    clusters, positives : int64 arrays of shape (n_sizes, 1 + n_groups), updated in place
+    cut : int64 array of shape (1 + n_groups,), incremented by the rows in clusters that several groups share
+    large : int64 array with room for two rows for each cell: group, size and positives of clusters that are too large
+
+    Returns
+    -------
+    int : number of rows written to `large`
+    """
+    first, found, last = 0, 0, keys.shape[1] - 1
+    for i in range(1, keys.shape[0] + 1):
+        if i < keys.shape[0]:
+            differ = (keys[i, last] ^ keys[i - 1, last]) & ~tag_bits
+            for c in range(last):
+                differ |= keys[i, c] ^ keys[i - 1, c]
+            if not differ:
+                continue
+        rows, positive = np.int64(0), np.int64(0)
+        for j in range(first, i + 1):  # the cells of the cluster, then the whole
+            whole = j == i
+            size, own = (rows, positive) if whole else (neg[j] + pos[j], pos[j])
+            owner = np.int64(0) if whole else owners[keys[j, last] & tag_bits]
+            if size < clusters.shape[0]:
+                clusters[size, owner] += 1
+                positives[size, owner] += own
+            else:
+                large[found, 0], large[found, 1], large[found, 2] = owner, size, own
+                found += 1
+            if not whole:
+                rows += size
+                positive += own
+                cut[owner] += size * np.int64(i - first > 1)
+        first = i
+    return found

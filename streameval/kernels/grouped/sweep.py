@@ -15,17 +15,15 @@ positive knows the denominator of its precision, and a negative knows the positi
 and a negative (there are many more of them) is little more than counted. Whether a score ties with the one before it is
 hard to predict, so that positives, and negatives of all rows, do not branch on it. The state of a group is one cache
 line (`STATE` integers): the key of the last positive, the numbers of positives and negatives not yet passed, the number
-of positives at the start of that key, and four sums. The state of all rows, group 0, is kept in registers. Words with
-counts are swept from the best score to the worst: a group has the key of its current tie, n and p of the tie, and F and
-T (`TALLY` integers), and 128-bit sums.
+of positives at the start of that key, and four sums. The state of all rows, group 0, is kept in registers. The general
+way to both sums is by group (`streameval.kernels.grouped.rankings`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import multiply_add
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import jit
 from streameval.kernels.keyed.digits import DIGIT, MOST_BITS, SHORT, by_two_digits, insert, shift_of
 from streameval.kernels.keys import rank_f4
 
@@ -33,8 +31,6 @@ CELL_BITS = 15
 STATE = 8  # key of the last positive, P and N left, P at its start, and what `AREA` … `LOWER` say
 AREA, TIED, UPPER, LOWER = 4, 5, 6, 7  # Σ N left at positives, Σ tied positives at negatives, Σ precision as halves
 MOST = 1 << 61  # words of a sweep times 2³⁰, or times the negatives of a group, for sums that fit into one word
-TALLY = 5  # key of the current tie, its n and p, F and T before it
-SUMS = 4  # high and low words of both sums
 
 _SHIFT = np.uint32(CELL_BITS)
 _CELL = np.uint32((1 << CELL_BITS) - 1)
@@ -46,7 +42,6 @@ _SHORT = 48  # words of a bucket that are sorted by insertion
 KEY_SHIFT = np.uint32(CELL_BITS + 1)  # bits below the key of a labelled word
 _PASSED, _LEFT, _OTHERS, _START = range(4)
 _HALF_WORD, _LOWER_HALF = np.int64(32), np.int64((1 << 32) - 1)
-_KEY, _N, _P, _F, _T = range(TALLY)
 
 
 @jit
@@ -94,19 +89,6 @@ def narrow_ties(words, starts, buckets):
     return keys[:ties], neg[:ties], pos[:ties]
 
 
-@inlined
-def _closed(tally, sums, negatives, g):
-    """Add the current tie of a group to its sums."""
-    n, p, F = tally[g, _N], tally[g, _P], tally[g, _F]
-    if p:
-        T = tally[g, _T] + p
-        won, share = np.uint64(2 * (negatives[g] - F) - n), np.uint64(np.int64(T / (T + F + n) * _UNIT))
-        sums[g, 0], sums[g, 1] = multiply_add(sums[g, 0], sums[g, 1], np.uint64(p), won)
-        sums[g, 2], sums[g, 3] = multiply_add(sums[g, 2], sums[g, 3], np.uint64(p), share)
-        tally[g, _T] = T
-    tally[g, _F] = F + n
-
-
 @jit
 def sweep_words(words, starts, buckets, member, state):
     """Sweep over sorted labelled words, narrow or long, from the last to the first; sums are added to `state`.
@@ -151,32 +133,6 @@ def sweep_words(words, starts, buckets, member, state):
                         state[g, TIED] += state[g, _START] - state[g, _LEFT]
     state[0, _PASSED], state[0, _LEFT], state[0, _OTHERS], state[0, _START] = passed, left, others, start
     state[0, AREA], state[0, TIED], state[0, UPPER], state[0, LOWER] = area, tied, upper, lower
-
-
-@jit
-def sweep_ties(keys, neg, pos, member, negatives, tally, sums):
-    """Sweep over ascending wide words with counts; the last tie of each group stays open until `close`.
-
-    ``negatives[g]`` is the number of all negatives of group g.
-    """
-    for i in range(keys.size):
-        key, cell = np.int64(keys[i] >> _HALF), keys[i] & _LOW
-        for k in range(member.shape[1]):
-            g = np.uint64(member[cell, k])
-            if tally[g, _KEY] != key:
-                _closed(tally, sums, negatives, g)
-                tally[g, _KEY], tally[g, _N], tally[g, _P] = key, neg[i], pos[i]
-            else:
-                tally[g, _N] += neg[i]
-                tally[g, _P] += pos[i]
-
-
-@jit
-def close(negatives, tally, sums):
-    """Add the open ties of all groups to their sums."""
-    for g in range(tally.shape[0]):
-        _closed(tally, sums, negatives, np.uint64(g))
-        tally[g, _KEY], tally[g, _N], tally[g, _P] = -1, 0, 0
 
 
 DISTANCE_BITS = 48  # of a key from its bucket's base

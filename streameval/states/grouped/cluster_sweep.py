@@ -1,26 +1,25 @@
 """ClusterSweep: the size tables of all rows and of every group, from one pass over the rows of all groups.
 
-The pass also counts the rows of each group in clusters that it shares with other groups
-(`streameval.kernels.grouped.sizes`).
+The rows of a cluster in one group are a *cell*; the cells of a cluster are adjacent. The pass also counts the rows of
+each group in clusters that it shares with other groups.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.blocks.clusters import BLOCK_BITS
-from streameval.kernels.grouped.sizes import tally_groups
+from streameval.kernels.grouped.codes import tally_cells
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.grouped.group_sweep import WHOLE, GroupSweep
+from streameval.states.grouped.group_sweep import WHOLE, GroupSweep, SweptGroup
 from streameval.states.grouped.tag_words import tag_words
 from streameval.states.grouped.tagged import TaggedGroups
-from streameval.states.keyed.counts import KeyedCounts
-from streameval.states.protocol import PlainState, Totals
+from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.protocol import PlainState
 from streameval.states.scores.counts import ScoreSpec
 
 if TYPE_CHECKING:
@@ -56,22 +55,15 @@ class ClusterSweepPart:
 
     @classmethod
     def of(cls, clusters: Array, positives: Array, large: Array, cut: Array, *, first: bool) -> ClusterSweepPart:
-        """The part whose clusters `tally_groups` counted; all groups are present in the first part."""
+        """The part whose clusters `tally_cells` counted; all groups are present in the first part."""
         groups, sizes = np.nonzero(clusters.T)
-        owners = np.concatenate((groups, large[:, 0]))
-        columns = [
-            np.concatenate(pair)
-            for pair in (
-                (sizes, large[:, 1]),
-                (clusters[sizes, groups], np.ones(len(large), np.int64)),
-                (positives[sizes, groups], large[:, 2]),
-            )
-        ]
+        small = groups, sizes, clusters[sizes, groups], positives[sizes, groups]
+        listed = large[:, 0], large[:, 1], np.ones(len(large), np.int64), large[:, 2]
+        owners, *columns = (np.concatenate(pair) for pair in zip(small, listed, strict=True))
         if len(large):
             order = np.lexsort((columns[0], owners))
             owners, columns = owners[order], [column[order] for column in columns]
-            own = (np.diff(owners, prepend=-1) != 0) | (np.diff(columns[0], prepend=-1) != 0)
-            at = np.flatnonzero(own)
+            at = np.flatnonzero((np.diff(owners, prepend=-1) != 0) | (np.diff(columns[0], prepend=-1) != 0))
             owners, columns = owners[at], [columns[0][at], *(np.add.reduceat(each, at) for each in columns[1:])]
         starts = np.searchsorted(owners, np.arange(cut.size + 1))
         present = range(cut.size) if first else np.flatnonzero(np.diff(starts)).tolist()
@@ -84,34 +76,6 @@ class ClusterSweepPart:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupOfClusters:
-    """The row counts of a group, which metrics need besides the sums over its clusters.
-
-    Attributes
-    ----------
-    rows, single_rows, dropped_rows : int64 arrays of shape (2,), by label: rows with an id; null ids that count as
-        singleton clusters; dropped null ids
-    """
-
-    spec: ClassVar[None] = None
-
-    rows: Array
-    single_rows: Array
-    dropped_rows: Array
-
-    @classmethod
-    def of(cls, facts: Array) -> GroupOfClusters:
-        """The group with these facts, in the order of the table of `TaggedGroups`."""
-        single, dropped, rows = facts.astype(np.int64).reshape(-1, 2)
-        return cls(rows, single, dropped)
-
-    def totals(self) -> Totals:
-        """Rows in clusters."""
-        neg, pos = (self.rows + self.single_rows).tolist()
-        return Totals(neg, pos, float(neg), float(pos))
-
-
-@dataclass(frozen=True, eq=False)
 class ClusterSweep(PlainState):
     """All groups of a cluster state.
 
@@ -119,7 +83,8 @@ class ClusterSweep(PlainState):
     ----------
     rows : TaggedGroups, all groups
     owners : int64 array of shape (n_codes,), the number of the group of each code
-    groups : by name, the number of each group and its `GroupOfClusters`; all rows are group 0, `WHOLE`
+    single : int64 array of shape (1 + n_groups, 2), null ids of each group that are singleton clusters, by label
+    groups : by name, the number of each group and its `SweptGroup`; all rows are group 0, `WHOLE`
     most : largest number of shards, whose tables are in memory together
     """
 
@@ -127,81 +92,47 @@ class ClusterSweep(PlainState):
 
     rows: TaggedGroups
     owners: Array
-    groups: Mapping[bytes, tuple[int, GroupOfClusters]]
+    single: Array
+    groups: Mapping[bytes, tuple[int, SweptGroup]]
     most: int = _SHARDS
 
     @classmethod
     def of(cls, rows: TaggedGroups, budget: Budget | None = None) -> ClusterSweep:
         """The sweep over some groups, in which rows without a label count as all others."""
         rows = _labelled(rows) if rows.spec.inner.unlabelled else rows
-        names, codes = rows.table.names.to_pylist(), rows.codes()
+        codes, facts = rows.codes(), np.vstack((rows.table.facts.sum(axis=0), rows.table.facts)).astype(np.int64)
         owners = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
         owners[codes] = np.arange(1, len(codes) + 1)
-        groups = {WHOLE: (0, GroupOfClusters.of(rows.table.facts.sum(axis=0)))}
-        for number, (name, facts) in enumerate(zip(names, rows.table.facts, strict=True), start=1):
-            groups[name] = number, GroupOfClusters.of(facts)
-        return cls(rows, owners, groups, max(_SHARDS, (budget.limit if budget else 0) // _SHARE))
-
-    @property
-    def _tag_bits(self) -> np.uint64:
-        """The bits of the last word that hold the tag."""
-        return np.uint64((1 << self.rows.keyed.layout.tag) - 1)
-
-    @cached_property
-    def _intervals(self) -> list[Interval]:
-        """Intervals of buckets whose rows are swept at a time."""
-        return self.rows.keyed.intervals() or [(0, 0)]
+        single, dropped, own = facts[:, :2], facts[:, 2:4], facts[:, 4:]
+        groups = (
+            SweptGroup(None, neg, pos, dropped_rows=lost)
+            for (neg, pos), lost in zip((single + own).tolist(), dropped, strict=True)
+        )
+        named = dict(zip([WHOLE, *rows.table.names.to_pylist()], enumerate(groups), strict=True))
+        return cls(rows, owners, single, named, max(_SHARDS, (budget.limit if budget else 0) // _SHARE))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals that can be finalized independently; the first one includes the null ids."""
-        found = self._intervals
-        each = -(-len(found) // self.most)
-        return [(found[i][0], found[min(i + each, len(found)) - 1][1]) for i in range(0, len(found), each)]
+        items = int(self.rows.keyed.occurring("items")[1].sum())
+        return self.rows.keyed.intervals(max(SLAB, -(-items // self.most))) or [(0, 0)]
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[ClusterSweepPart]:
         """The clusters of a shard, as the only part."""
-        groups, first = len(self.groups), shard[0] == self._intervals[0][0]
+        groups, first = len(self.groups), shard == self.shards()[0]
         clusters, positives = np.zeros((2, max(2, min(_CELLS // groups, 1 << 12)), groups), np.int64)
         cut, listed = np.zeros(groups, np.int64), [np.zeros((0, 3), np.int64)]
-        for interval in self._intervals:
-            if shard[0] <= interval[0] and interval[1] <= shard[1]:
-                listed += self._tallied(interval, budget, clusters, positives, cut)
+        tag_bits = np.uint64((1 << self.rows.keyed.layout.tag) - 1)
+        for _, same in groupby(self.rows.keyed.grouped(shard, budget), lambda counts: counts.bucket):
+            # a bucket may be grouped in several parts, and a cluster lie in two of them
+            columns = ((np.column_stack((each.keys, each.rest)), each.neg, each.pos) for each in same)
+            cells = tuple(map(np.concatenate, zip(*columns, strict=True)))
+            large = np.empty((2 * len(cells[0]), 3), np.int64)
+            found = tally_cells(*cells, tag_bits, self.owners, clusters, positives, cut, large)
+            listed.append(large[:found].copy())
         if first:
-            single = np.array([group.single_rows for _, group in self.groups.values()])
-            clusters[1] += single.sum(axis=1)
-            positives[1] += single[:, 1]
+            clusters[1] += self.single.sum(axis=1)
+            positives[1] += self.single[:, 1]
         yield ClusterSweepPart.of(clusters, positives, np.concatenate(listed), cut, first=first)
-
-    def _tallied(
-        self, interval: Interval, budget: Budget | None, clusters: Array, positives: Array, cut: Array
-    ) -> Iterator[Array]:
-        """Count the clusters of an interval; yields those that are too large for the tables, as `tally_groups` does."""
-        keyed, first, (start, stop) = self.rows.keyed, 0, interval
-        known = np.uint64(1 if keyed.layout.partial else BLOCK_BITS + 1)  # highest bits that are equal in a bucket
-        form = (0,) * (keyed.layout.words - 1), self._tag_bits, known
-        places = keyed.places(start, stop) if start < stop else None
-        while places is not None and start + first < stop:
-            first, large = tally_groups(places.at, self.owners, *form, first, clusters, positives, cut)
-            yield large
-            if start + first < stop:
-                for found in self._sorted((start + first, start + first + 1), budget, cut):
-                    yield _add_to_tables(found, clusters, positives)
-                first += 1
-
-    def _sorted(self, bucket: Interval, budget: Budget | None, cut: Array) -> Iterator[Array]:
-        """All clusters of one bucket, in the form in which `tally_groups` lists large ones; fills `cut`."""
-        code_bits, width = self._tag_bits, self.rows.keyed.layout.words
-        ids, cells = np.empty((0, width), np.uint64), np.empty((0, 3), np.int64)  # of the last cluster so far
-        for counts in self.rows.keyed.grouped(bucket, budget):
-            keys = np.column_stack((counts.keys, counts.rest))
-            owners = self.owners[keys[:, -1] & code_bits]
-            keys[:, -1] &= ~code_bits
-            ids = np.concatenate((ids, keys))
-            cells = np.concatenate((cells, np.column_stack((owners, counts.neg + counts.pos, counts.pos))))
-            bounds = np.append(True, (ids[1:] != ids[:-1]).any(axis=1)).nonzero()[0]
-            yield from _listed(cells[: bounds[-1]], bounds[:-1], cut)
-            ids, cells = ids[bounds[-1] :], cells[bounds[-1] :]
-        yield from _listed(cells, np.zeros(1, np.int64), cut)
 
 
 def sweep_groups(grouped: Grouped, each: Mapper, budget: Budget) -> GroupSweep | ClusterSweep | None:
@@ -226,26 +157,3 @@ def _labelled(rows: TaggedGroups) -> TaggedGroups:
     table = replace(rows.table, facts=np.delete(rows.table.facts, (4, 5), axis=1))
     spec = replace(rows.spec, inner=inner)
     return replace(rows, spec=spec, table=table, tagged={"keyed": KeyedCounts(layout, segments)})
-
-
-def _add_to_tables(found: Array, clusters: Array, positives: Array) -> Array:
-    """Add clusters to the tables of `tally_groups`; returns those that are too large for these."""
-    group, size, pos = found.T
-    fits = size < len(clusters)
-    at = size[fits], group[fits]
-    np.add.at(clusters, at, 1)
-    np.add.at(positives, at, pos[fits])
-    left: Array = found[~fits]
-    return left
-
-
-def _listed(cells: Array, bounds: Array, cut: Array) -> Iterator[Array]:
-    """Cells, given by group, rows and positives, and the clusters that begin at `bounds`, as group 0; fills `cut`."""
-    if not len(cells):
-        return
-    yield cells
-    whole = np.add.reduceat(cells, bounds)
-    whole[:, 0] = 0
-    yield whole
-    several = np.diff(np.append(bounds, len(cells)))
-    np.add.at(cut, cells[:, 0], cells[:, 1] * np.repeat(several > 1, several))

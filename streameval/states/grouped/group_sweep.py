@@ -3,22 +3,23 @@
 Group 0 is all rows. The code in a word says which of the others a row is in.
 
 A shard is an interval of scores. `GroupSweep.tallied` first counts the rows of every group above each shard; after that
-the shards are independent. Metrics see a shard as `GroupSweepPart`s: the scores of every group in it.
+the shards are independent. Metrics see a shard as `GroupSweepPart`s: the scores of every group in it. Rows with narrow
+words are gathered from all segments and sorted once (`SortedRows`). Wide words, items with counts, and single buckets
+too large for that are grouped as the rows of any other table (`Ties`).
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from streameval.kernels import segments
 from streameval.kernels.grouped import codes as kernels
-from streameval.kernels.grouped import sweep
-from streameval.kernels.grouped.codes import count_groups
-from streameval.states.grouped.sorted_rows import SortedRows, sorted_rows
+from streameval.kernels.grouped import rankings, sweep
+from streameval.states.grouped.tag_words import bases
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts
 from streameval.states.protocol import PlainState, Totals
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.grouped.tagged import TaggedGroups
+    from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.layout import Interval
     from streameval.states.rounds import Mapper
     from streameval.states.scores.counts import ScoreSpec
@@ -41,21 +43,94 @@ _LEAST = 1 << 16  # smallest number of rows of a shard, because each part takes 
 _SHARE = 20  # scratch bytes of a row of a shard, besides two words; the row takes up to 64 bytes while it is swept
 _COUNTS = 16  # least number of tasks that count the rows of groups; each then visits several shards
 _TALLY = 1 << 18  # largest number of shards times cells of such a task
+_HALF = np.uint64(32)
 
 
 @dataclass(frozen=True, eq=False)
-class OneGroup:
-    """The row counts of a group, which metrics need besides the sums over its scores."""
+class SweptGroup:
+    """The row counts of a group, which metrics need besides the sums over its parts.
 
-    spec: ScoreSpec
+    Attributes
+    ----------
+    spec : the spec of its state, whose policies apply; None without one
+    neg, pos : its rows by label
+    nan_rows, dropped_rows : int64 arrays of shape (2,), rows left out by label: missing scores, and null ids
+    """
+
+    spec: ScoreSpec | None
     neg: int
     pos: int
-    nan_rows: Array
+    nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+    dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     nan_weights: Array = field(default_factory=lambda: np.zeros(2))
 
     def totals(self) -> Totals:
-        """Rows with a score."""
-        return Totals(self.neg, self.pos, float(self.neg), float(self.pos))
+        """Rows by label."""
+        return sided(self.neg, self.pos)
+
+
+def sided(neg: int, pos: int) -> Totals:
+    """Totals of rows without weights."""
+    return Totals(neg, pos, float(neg), float(pos))
+
+
+class Ties(NamedTuple):
+    """Counts by ascending key and code.
+
+    Attributes
+    ----------
+    words : uint64 array of shape (n,): the key of a score, or its place in `table`, then the code in 32 bits; a word
+        may occur several times
+    neg, pos : int64 arrays of shape (n,)
+    table : uint64 array of the distinct keys; empty if words have the keys themselves
+    """
+
+    words: Array
+    neg: Array
+    pos: Array
+    table: Array
+
+    @classmethod
+    def of(cls, keys: Array, codes: Array, neg: Array, pos: Array) -> Ties:
+        """The ties of ascending keys."""
+        new = np.append(True, keys[1:] != keys[:-1])[: keys.size]
+        places = (np.cumsum(new) - 1).astype(np.uint64)
+        return cls((places << _HALF) | codes, neg, pos, keys[new])
+
+
+class SortedRows(NamedTuple):
+    """Rows of some buckets as labelled words, sorted by key, the negatives of a key before its positives.
+
+    Attributes
+    ----------
+    words : uint32 or uint64 array of shape (n,)
+    starts : int64 array of shape (n_buckets + 1,), the first row of each bucket, then the end
+    buckets : int64 array of shape (n_buckets,), the buckets that have rows
+    """
+
+    words: Array
+    starts: Array
+    buckets: Array
+
+    @classmethod
+    def of(cls, keyed: KeyedCounts, start: int, stop: int) -> SortedRows:
+        """The rows of the buckets `start` to `stop`, which have narrow words and no counts."""
+        bounds = np.concatenate(([0], np.cumsum(keyed.items_in(start, stop))))
+        words, cursor = np.empty(bounds[-1], keyed.layout.dtype), bounds[:-1].copy()
+        for codes, pieces, (given, *_) in keyed.slabs((start, stop)):
+            segments.place_labelled(given, pieces, codes - np.uint32(2 * start), cursor, words)
+        buckets = np.flatnonzero(np.diff(bounds[::2]))
+        starts = np.append(bounds[2 * buckets], bounds[-1])
+        sort = sweep.sort_words if words.itemsize == 4 else sweep.sort_long_words
+        sort(words, starts, np.empty_like(words), words.dtype.type(sweep.KEY_SHIFT))
+        return cls(words, starts, buckets + start)
+
+    def ties(self, kind: str) -> Ties:
+        """The rows as ties; `kind` is the type of the scores."""
+        if self.words.itemsize == 8:
+            return Ties.of(*sweep.long_ties(self.words, self.starts, bases(kind)[self.buckets]))
+        words, neg, pos = sweep.narrow_ties(self.words, self.starts, self.buckets)
+        return Ties(words, neg, pos, np.empty(0, np.uint64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,84 +140,63 @@ class GroupSweepPart:
     Attributes
     ----------
     spec : the inner spec
-    rows : SortedRows, or Counts of ascending words, which may repeat, see `streameval.states.grouped.sorted_rows.tied`
+    rows : SortedRows of a whole shard, or Ties of a part of one
     member : uint32 array of shape (n_codes, 2), the groups of each code: 0, and its own
     before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and overall
     shard_end : as `before`, but above the end of the shard, which may have further parts after this one
     """
 
     spec: ScoreSpec
-    rows: SortedRows | Counts
+    rows: SortedRows | Ties
     member: Array
     before: Array
     total: Array
     shard_end: Array
 
-    @property
-    def areas(self) -> Array:
-        """Σ p·(2(N − F) − n) of each group in 32-bit digits, lowest first: an int64 array of shape (4, n_groups)."""
-        return self._swept[0]
-
-    @property
-    def precisions(self) -> Array:
-        """Σ p·precision of each group in units of 2⁻⁶², in the same form as `areas`."""
-        return self._swept[1]
-
     @cached_property
-    def _swept(self) -> tuple[Array, Array]:
-        """`areas` and `precisions`, by the fast loop over sorted words if their sums fit into 64 bits."""
-        groups, run, negatives = self.total.shape[1], self.rows, self.total[0]
-        most = max(1 << 30, int(negatives[0]))
-        if isinstance(run, SortedRows) and run.words.size * most < sweep.MOST:
-            left = (self.shard_end - self.before)[:, 0].sum()  # rows of the shard from this part on
-            end = self.shard_end if run.words.size == left else self.after
-            state = np.zeros((groups, sweep.STATE), np.int64)
-            state[:, 0], state[:, 1:3] = -1, end[::-1].T
-            sweep.sweep_words(run.words, run.starts, run.buckets, self.member, state)
-            positives = end[1] - self.before[1]
+    def sums(self) -> tuple[Array, Array]:
+        """Σ p·(2(N − F) − n), and Σ p·precision in units of 2⁻⁶²: Python integers, arrays of shape (n_groups,).
+
+        A fast loop over sorted words computes both, if they fit into 64 bits.
+        """
+        rows, negatives = self.rows, self.total[0]
+        if isinstance(rows, SortedRows) and rows.words.size * max(1 << 30, int(negatives[0])) < sweep.MOST:
+            state = np.zeros((negatives.size, sweep.STATE), np.int64)
+            state[:, 0], state[:, 1:3] = -1, self.shard_end[::-1].T
+            sweep.sweep_words(rows.words, rows.starts, rows.buckets, self.member, state)
+            positives = self.shard_end[1] - self.before[1]
             area = 2 * (negatives * positives - state[:, sweep.AREA]) + state[:, sweep.TIED]
-            return _digits(area), _digits(state[:, sweep.LOWER], state[:, sweep.UPPER])
-        tally, sums = np.zeros((groups, sweep.TALLY), np.int64), np.zeros((groups, sweep.SUMS), np.uint64)
-        tally[:, 0], tally[:, 3:] = -1, self.before.T
-        sweep.sweep_ties(*self._counts[:3], self.member, negatives, tally, sums)
-        sweep.close(negatives, tally, sums)
-        area, precision = sums.view(np.uint32).astype(np.int64).T.reshape(2, 4, groups)
-        return area[_OF_WORDS], precision[_OF_WORDS]
+            return area.astype(object), (state[:, sweep.UPPER].astype(object) << 32) + state[:, sweep.LOWER]
+        starts, n, p, _ = self._by_group
+        lost, precision = (
+            (high.astype(object) << 64) + low
+            for high, low in (
+                rankings.areas(starts, p, n, self.before[0]),
+                rankings.precisions(starts, n, p, *self.before),
+            )
+        )
+        return 2 * negatives.astype(object) * (self.after[1] - self.before[1]) - lost, precision
 
     @cached_property
-    def _counts(self) -> tuple[Array, Array, Array, Array]:
-        """Words with their negatives and positives, and the further words."""
-        counts = self.rows.counts() if isinstance(self.rows, SortedRows) else self.rows
-        return counts.keys, counts.neg, counts.pos, counts.rest
+    def _ties(self) -> Ties:
+        return self.rows.ties(self.spec.type) if isinstance(self.rows, SortedRows) else self.rows
 
     @cached_property
     def after(self) -> Array:
         """Negatives and positives of each group in and above this part."""
-        tally, (words, neg, pos, _) = self.before.copy(), self._counts
-        cells = (words & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        tally, (words, *sides, _) = self.before.copy(), self._ties
+        codes = (words & np.uint64(0xFFFFFFFF)).astype(np.int64)
         for groups in self.member.T:
-            np.add.at(tally[0], groups[cells], neg)
-            np.add.at(tally[1], groups[cells], pos)
+            for side, counts in zip(tally, sides, strict=True):
+                np.add.at(side, groups[codes], counts)
         return tally
-
-    @cached_property
-    def ties(self) -> tuple[Array, Array, Array, Array]:
-        """Words with their negatives and positives, and the table of keys that `whole` reads."""
-        *columns, rest = self._counts
-        first = np.append(True, rest[1:, 0] != rest[:-1, 0])[: len(rest)] if rest.shape[1] else np.zeros(0, np.bool_)
-        words, neg, pos = columns
-        return words, neg, pos, rest[first, 0] if rest.shape[1] else np.empty(0, np.uint64)
-
-    def whole(self, keys: Array) -> Array:
-        """Rank keys from the keys in words, which may be indices into a table."""
-        table = self.ties[3]
-        return table[keys] if table.size else keys.astype(np.uint64, copy=False)
 
     @cached_property
     def _by_group(self) -> tuple[Array, Array, Array, Array]:
         """The first score of each group; n, p and key of each score, ordered by group."""
-        moved: tuple[Array, Array, Array, Array] = kernels.by_group(*self.ties[:3], self.member, self.total.shape[1])
-        return moved
+        *ties, table = self._ties
+        starts, n, p, keys = kernels.by_group(*ties, self.member, self.total.shape[1])
+        return starts, n, p, table[keys] if table.size else keys.astype(np.uint64)
 
     @property
     def present(self) -> list[int]:
@@ -152,11 +206,11 @@ class GroupSweepPart:
 
     def one(self, group: int) -> ScorePart:
         """The scores of one group."""
-        starts, n, p, keys = self._by_group
-        here = slice(int(starts[group]), int(starts[group + 1]))
-        own = self.whole(keys[here])
-        counts = Counts(own, np.empty((own.size, 0), np.uint64), n[here], p[here])
-        return score_part(counts, sided(self.before[:, group]), sided(self.total[:, group]), self.spec)
+        starts, *columns = self._by_group
+        n, p, keys = (column[starts[group] : starts[group + 1]] for column in columns)
+        counts = Counts(keys, np.empty((keys.size, 0), np.uint64), n, p)
+        before, total = (sided(*sides[:, group].tolist()) for sides in (self.before, self.total))
+        return score_part(counts, before, total, self.spec)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +248,7 @@ class GroupSweep(PlainState):
             tally, ends = np.zeros((len(some), 2, cells), np.int64), np.array(some, np.uint32)[:, 1] << 1
             for codes_of, starts, (words, rest, counts, _) in keyed.slabs((some[0][0], some[-1][1])):
                 last = np.ascontiguousarray(rest[:, -1]) if rest.shape[1] else words
-                count_groups(last, counts, starts, codes_of, ends, last.dtype.type(low), tally)
+                kernels.count_groups(last, counts, starts, codes_of, ends, last.dtype.type(low), tally)
             return np.concatenate((tally.sum(axis=2, keepdims=True), tally[:, :, codes]), axis=2)
 
         together = max(1, min(len(intervals) // _COUNTS, _TALLY // max(1, cells)))
@@ -202,17 +256,15 @@ class GroupSweep(PlainState):
         above = np.concatenate([np.zeros((1, 2, 1 + codes.size), np.int64), *each(count_rows, stretches, "count")])
         return cls(rows, member, intervals, np.cumsum(above, axis=0, out=above))
 
-    def _group(self, number: int, facts: Array) -> OneGroup:
-        """A group, from its number and the facts in its table."""
-        neg, pos = self.before[-1, :, number].tolist()
-        return OneGroup(self.rows.spec.inner, neg, pos, facts[:2].astype(np.int64))
-
     @cached_property
-    def groups(self) -> Mapping[bytes, tuple[int, OneGroup]]:
-        """By name, the number of each group and its `OneGroup`; `WHOLE` is the name of all rows."""
-        table = self.rows.table
-        named = zip([WHOLE, *table.names.to_pylist()], [table.facts.sum(axis=0), *table.facts], strict=True)
-        return {name: (number, self._group(number, facts)) for number, (name, facts) in enumerate(named)}
+    def groups(self) -> Mapping[bytes, tuple[int, SweptGroup]]:
+        """By name, the number of each group and its `SweptGroup`; `WHOLE` is the name of all rows."""
+        table, sides = self.rows.table, self.before[-1].T.tolist()
+        missing = np.vstack((table.facts.sum(axis=0), table.facts))[:, :2].astype(np.int64)
+        groups = (
+            SweptGroup(self.rows.spec.inner, neg, pos, nan) for (neg, pos), nan in zip(sides, missing, strict=True)
+        )
+        return dict(zip([WHOLE, *table.names.to_pylist()], enumerate(groups), strict=True))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals that can be finalized independently."""
@@ -220,29 +272,36 @@ class GroupSweep(PlainState):
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupSweepPart]:
         """The scores of a shard, in several parts if a single bucket has very many rows."""
-        at, spec = list(self.intervals).index(shard), self.rows.spec.inner
-        form, part = self.rows.words("keyed"), None
-        for rows in sorted_rows(self.rows.keyed, form, spec.type, *shard, budget):
+        at, part = list(self.intervals).index(shard), None
+        for rows in self._rows_of(*shard, budget):
             before = self.before[at] if part is None else part.after
-            part = GroupSweepPart(spec, rows, self.member, before, self.before[-1], self.before[at + 1])
+            part = GroupSweepPart(self.rows.spec.inner, rows, self.member, before, self.before[-1], self.before[at + 1])
             yield part
 
+    def _rows_of(self, start: int, stop: int, budget: Budget | None) -> Iterator[SortedRows | Ties]:
+        """The rows of some buckets, in parts that no score is divided between."""
+        keyed = self.rows.keyed
+        large = stop - start == 1 and keyed.items_in(start, stop).sum() > keyed.most(keyed.holding(budget))
+        if keyed.layout.tag < 32 and not large and not keyed.range(start, stop).counted:
+            yield SortedRows.of(keyed, start, stop)
+            return
+        keyed, held = self._wide, list[Counts]()
+        most = keyed.most(keyed.holding(budget))
+        for counts in keyed.grouped((start, stop), budget):
+            size = sum(each.keys.size for each in held)
+            if held and size + counts.keys.size > most and held[-1].keys[-1] != counts.keys[0]:
+                yield _ties_of(held)
+                held = []
+            held.append(counts)
+        if held:
+            yield _ties_of(held)
 
-_DIGIT = np.int64((1 << 32) - 1)
-_OF_WORDS = [2, 3, 0, 1] if sys.byteorder == "little" else [3, 2, 1, 0]  # digits of a high and a low word
+    @cached_property
+    def _wide(self) -> KeyedCounts:
+        """The rows with wide words."""
+        return self.rows.widened("keyed").keyed
 
 
-def _digits(*values: Array) -> Array:
-    """Σ values[i]·2³²ⁱ in 32-bit digits, as `GroupSweepPart.areas`; values must not be negative."""
-    found = np.zeros((4, values[0].size), np.int64)
-    found[: len(values)] = values
-    for i in range(3):
-        found[i + 1] += found[i] >> 32
-        found[i] &= _DIGIT
-    return found
-
-
-def sided(sides: Array) -> Totals:
-    """Negatives and positives, an array of shape (2,), as `Totals`."""
-    neg, pos = sides.tolist()
-    return Totals(neg, pos, float(neg), float(pos))
+def _ties_of(parts: Sequence[Counts]) -> Ties:
+    """Consecutive counts of rows with wide words as ties."""
+    return Ties.of(*map(np.concatenate, zip(*((c.keys, c.rest[:, -1], c.neg, c.pos) for c in parts), strict=True)))

@@ -130,13 +130,8 @@ def test_rows_without_a_label_are_cut_as_all_others(kind: pa.DataType) -> None:
     assert [found[group,][-1] for group in range(GROUPS)] == cut_rows()
 
 
-def refused(*given: Any) -> tuple[int, np.ndarray]:
-    """Count no bucket."""
-    return given[5], np.zeros((0, 3), np.int64)
-
-
 @pytest.mark.parametrize("most", [7, 1 << 10])
-def test_a_cluster_may_be_sorted_in_several_parts(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_may_be_grouped_in_several_parts(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have more groups than fit into one part."""
     monkeypatch.setattr(tag_words, "MOST", most)
     sweep = sweep_groups(folded(pa.int64(), range(GROUPS)), one_by_one, Budget())
@@ -150,7 +145,6 @@ def test_a_cluster_may_be_sorted_in_several_parts(most: int, monkeypatch: pytest
                 yield Counts(*columns, bucket=counts.bucket)
 
     monkeypatch.setattr(KeyedCounts, "grouped", by_three)
-    monkeypatch.setattr(cluster_sweep, "tally_groups", refused)
     assert swept(sweep) == counted
 
 
