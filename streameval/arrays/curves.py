@@ -247,7 +247,7 @@ def auc(x: ArrayLike, y: ArrayLike) -> float:
         raise DataError("the area under y over x exceeds the largest float; scale the coordinates") from None
 
 
-def _coordinates(values: Any, name: str) -> tuple[Array, int]:
+def _coordinates(values: ArrayLike, name: str) -> tuple[Array, int]:
     """Coordinates as a float64 array of at most one half, and the exponent of the power of two that they are scaled by.
 
     Raises

@@ -132,7 +132,7 @@ def is_null(value: Any) -> bool:
     return value is None or not isinstance(unequal, bool | np.bool_) or bool(unequal)
 
 
-def flag(name: str, given: Any) -> bool:
+def flag(name: str, given: object) -> bool:
     """A truth value; raises `OptionError` for anything but a boolean or a number."""
     if isinstance(given, bool | int | float | np.bool_):
         return bool(given)
@@ -175,7 +175,7 @@ def numbers(values: ArrayLike, name: str, ndim: int = 1, *, distinct: bool = Fal
     return array
 
 
-def joint(**sides: Any) -> list[Array]:
+def joint(**sides: ArrayLike) -> list[Array]:
     """Scores of several arguments as arrays of one type, with NaN for nulls; scores that differ still differ.
 
     Raises
@@ -446,14 +446,14 @@ def _python(array: Array, name: str) -> list[Any]:
     return array.ravel().tolist()
 
 
-def _objects(column: list[Any]) -> Array:
+def _objects(column: list[object]) -> Array:
     """An object array of shape (n,), also for elements that are sequences."""
     array = np.empty(len(column), dtype=object)
     array[:] = column
     return array
 
 
-def _not_numbers(label: Any, name: str) -> LabelError:
+def _not_numbers(label: object, name: str) -> LabelError:
     return LabelError(f"{name} has labels that are not numbers ({label!r}, …); name the positive one with pos_label")
 
 

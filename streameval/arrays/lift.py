@@ -194,7 +194,7 @@ class LiftCurve:
         return plot_lift(xs, ys, area, **style)
 
 
-def _counts(values: Any, name: str) -> Array:
+def _counts(values: ArrayLike, name: str) -> Array:
     """Counts as an int64 array, or float64 if they are given as floats; raises `DataError` for invalid counts."""
     array = numbers(values, name)
     wrong = np.flatnonzero(~(array >= 0) | (array == np.inf))
@@ -208,7 +208,7 @@ def _counts(values: Any, name: str) -> Array:
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
 
 
-def _codes(labels: Any) -> Array:
+def _codes(labels: ArrayLike) -> Array:
     """A code, from 0, for the cluster of each point.
 
     Raises

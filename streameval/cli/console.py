@@ -109,7 +109,7 @@ class Output:
             tell(shown())
 
     def deliver_rows(
-        self, facts: Any, rows: Callable[[], list[dict[str, Any]]], shown: Callable[[], RenderableType | str]
+        self, facts: object, rows: Callable[[], list[dict[str, Any]]], shown: Callable[[], RenderableType | str]
     ) -> None:
         """Write plain values as JSON, and as rows to the other files of ``--out``, and print the table."""
         import pyarrow as pa
@@ -150,7 +150,7 @@ def _evaluation_tables(found: Evaluation) -> RenderableType:
     return render(found, plain=piped(), points=points)
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """Encode plain values as JSON; NaN raises `ValueError`."""
     import json
 

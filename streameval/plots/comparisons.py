@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from streameval.results import Scalar
+    from streameval.typing import Array
 
 
 _MOST = 40  # largest number of lines of a plot
@@ -203,7 +204,7 @@ def _no_slices(results: Sequence[Scalar], column: str, metric: str) -> OptionErr
     return OptionError(f"there is no {metric} by {column!r}; {there}")
 
 
-def _dots(ax: Axes, at: Any, shown: Sequence[Scalar], looks: Sequence[tuple[str, str]]) -> None:
+def _dots(ax: Axes, at: Array, shown: Sequence[Scalar], looks: Sequence[tuple[str, str]]) -> None:
     """A dot for each value, over the bar of its interval."""
     for y, result, (line, marker) in zip(at, shown, looks, strict=True):
         lower, upper = (result.lower, result.upper) if _lacks(result) else result.ends

@@ -107,7 +107,7 @@ class AxesText:
     zoom: bool = False
 
 
-def vectors(**arrays: Any) -> list[Array]:
+def vectors(**arrays: ArrayLike) -> list[Array]:
     """Coordinates as float64 vectors of one length.
 
     Examples
@@ -647,7 +647,7 @@ def _place(curve: Curve, size: int) -> tuple[float, float]:
     return float(curve.x[near].mean()), float(curve.y[near].mean())
 
 
-def _id(value: Any) -> str:
+def _id(value: object) -> str:
     """A cluster's id, shortened if it is long."""
     text = value.hex() if isinstance(value, bytes) else str(value)
     return text if len(text) <= 16 else f"{text[:15]}…"

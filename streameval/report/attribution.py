@@ -94,7 +94,7 @@ def percent(value: float) -> str:
     return f"{value:.1%}"
 
 
-def id_text(value: Any) -> str:
+def id_text(value: object) -> str:
     """An id as text; bytes in hexadecimal."""
     return "none" if value is None else visible(value.hex() if isinstance(value, bytes) else str(value))
 

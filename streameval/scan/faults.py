@@ -13,7 +13,7 @@ import re
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import fs
@@ -110,6 +110,7 @@ def cause(text: str) -> str:
 
 
 SECOND = 10**9  # nanoseconds
+Version = tuple[int, int | None, object]  # size, time, and what tells versions of equal size and time apart
 
 
 class ChangedFileError(OSError):
@@ -117,7 +118,7 @@ class ChangedFileError(OSError):
 
 
 @contextmanager
-def opened(filesystem: fs.FileSystem, path: str, size: int | None, mtime: int | None) -> Iterator[Any]:
+def opened(filesystem: fs.FileSystem, path: str, size: int | None, mtime: int | None) -> Iterator[pa.NativeFile]:
     """Open a file that must not change until the context ends.
 
     Parameters
@@ -134,7 +135,14 @@ def opened(filesystem: fs.FileSystem, path: str, size: int | None, mtime: int | 
     local = isinstance(filesystem, fs.LocalFileSystem)
     with pa.OSFile(path) if local else filesystem.open_input_file(path) as handle:
         before = _local(os.fstat(handle.fileno())) if local else _remote(handle)
-        _compare(before, size, mtime)
+        found, changed = before[:2]
+        if size not in (None, found):
+            raise ChangedFileError(
+                f"it has {found:,} bytes where the listing said {size:,}: it was replaced or changed since"
+            )
+        unit = 1 if local else SECOND  # times in headers are in whole seconds
+        if mtime is not None and changed is not None and changed // unit != mtime // unit:
+            raise ChangedFileError("it was replaced or changed since it was listed")
         try:
             yield handle
         except (OSError, pa.ArrowException) as error:
@@ -143,11 +151,11 @@ def opened(filesystem: fs.FileSystem, path: str, size: int | None, mtime: int | 
         _refuse_change(filesystem, path, before)
 
 
-def _local(found: os.stat_result) -> tuple[Any, ...]:
-    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
+def _local(found: os.stat_result) -> Version:
+    return found.st_size, found.st_mtime_ns, (found.st_ino, found.st_dev)
 
 
-def _remote(handle: pa.NativeFile) -> tuple[Any, ...]:
+def _remote(handle: pa.NativeFile) -> Version:
     """Size, time and ETag of an object; None for what the storage does not report."""
     metadata = handle.metadata() or {}
     time = metadata.get(b"Last-Modified") or metadata.get("Last-Modified")
@@ -164,21 +172,7 @@ def _nanoseconds(time: bytes | str) -> int | None:
         return None
 
 
-def _compare(found: tuple[Any, ...], size: int | None, mtime: int | None) -> None:
-    """Raise `ChangedFileError` if an open file is not the planned one; times in headers are in whole seconds."""
-    exact = len(found) > 3
-    same = mtime is None or found[1] is None or (found[1] == mtime if exact else found[1] // SECOND == mtime // SECOND)
-    if size not in (None, found[0]):
-        raise ChangedFileError(
-            f"it has {found[0]:,} bytes where the listing said {size:,}: it was replaced or changed since"
-        )
-    if not same:
-        raise ChangedFileError("it was replaced or changed since it was listed")
-
-
-def _refuse_change(
-    filesystem: fs.FileSystem, path: str, before: tuple[Any, ...], cause: BaseException | None = None
-) -> None:
+def _refuse_change(filesystem: fs.FileSystem, path: str, before: Version, cause: BaseException | None = None) -> None:
     """Raise `ChangedFileError` if the file at `path` is no longer the open one."""
     try:
         if isinstance(filesystem, fs.LocalFileSystem):

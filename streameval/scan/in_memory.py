@@ -358,7 +358,7 @@ class LazySource:
     name: str
     computed: bool = False
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return LazySource, (self.data if self.computed else None, self.name, self.computed)
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:

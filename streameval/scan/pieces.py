@@ -171,7 +171,7 @@ class TableSource:
 
     table: pa.Table
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle the slice only; Arrow would pickle the entire buffers behind it."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.table.schema) as stream:
@@ -226,7 +226,7 @@ class StreamSource:
 _NUMBER = re.compile(r"(\d+)")
 
 
-def natural(name: str) -> list[Any]:
+def natural(name: str) -> list[str | Decimal]:
     """The sort key of a name: digits compare as numbers, the text between them as text.
 
     Examples
@@ -234,7 +234,7 @@ def natural(name: str) -> list[Any]:
     >>> sorted(["night=10", "night=9", "night=9/hour=11"], key=natural)
     ['night=9', 'night=9/hour=11', 'night=10']
     """
-    parts: list[Any] = _NUMBER.split(name)
+    parts: list[str | Decimal] = [*_NUMBER.split(name)]
     parts[1::2] = map(Decimal, parts[1::2])  # of any length, which `int` refuses
     return parts
 

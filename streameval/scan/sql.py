@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ from streameval.scan.derived import is_date_key, is_integer_key, orders_as_text
 from streameval.scan.widen import decimals_around
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 _INVALID = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, InvalidOperation, ValueError)
@@ -286,12 +286,12 @@ def _open_quote(text: str) -> int:
     return at
 
 
-def _syntax(text: str, error: dict[str, Any]) -> str:
+def _syntax(text: str, error: Mapping[str, object]) -> str:
     """The message for a syntax error; sqlglot reports the column of the last character of a token."""
     near = str(error.get("highlight") or "")
     lines = text.splitlines() or [""]
-    before = sum(len(line) + 1 for line in lines[: int(error.get("line") or 1) - 1])
-    place = before + int(error.get("col") or 1) - max(len(near) - 1, 0)
+    before = sum(len(line) + 1 for line in lines[: int(str(error.get("line") or 1)) - 1])
+    place = before + int(str(error.get("col") or 1)) - max(len(near) - 1, 0)
     description = str(error.get("description"))
     cause = "a value is missing after it" if "missing" in description else "it is unexpected here"
     cause = "a column is missing before it" if "'this' missing" in description else cause

@@ -185,7 +185,7 @@ def _widen_decimals(kinds: set[pa.DataType]) -> pa.DataType | None:
 EXACT = Context(prec=400)  # more digits than any decimal type has
 
 
-def decimals_around(number: Decimal, kind: pa.DataType) -> tuple[Any, Any]:
+def decimals_around(number: Decimal, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scalar | None]:
     """The largest value of a decimal type that is at most `number`, and the smallest that is at least `number`.
 
     Both are Arrow scalars, and the same object if the type has the number; None if there is no such value.

@@ -32,7 +32,7 @@ import stat
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyarrow import fs
 
@@ -253,7 +253,7 @@ def tree_of(filesystem: fs.FileSystem) -> Tree:
     return (LocalTree if isinstance(filesystem, fs.LocalFileSystem) else Tree)(filesystem)
 
 
-def _entry(info: Any) -> Entry:
+def _entry(info: fs.FileInfo) -> Entry:
     is_dir = info.type == _DIRECTORY
     return Entry(info.path, is_dir, None if is_dir else info.size, info.mtime_ns, info.path)
 

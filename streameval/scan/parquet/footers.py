@@ -100,7 +100,7 @@ class Layout:
         self,
         footer: pq.FileMetaData,
         wanted: set[int] | None = None,
-        dictionary: Callable[[Any], Dictionary] = lambda _: Dictionary(),
+        dictionary: Callable[[pq.ColumnChunkMetaData], Dictionary] = lambda _: Dictionary(),
     ) -> Iterator[Group]:
         """The row groups that have rows.
 
@@ -137,7 +137,7 @@ class Layout:
             row += group.num_rows
 
 
-def _is_encoded(chunk: pq.ColumnChunkMetaData, dictionary: Callable[[Any], Dictionary]) -> bool:
+def _is_encoded(chunk: pq.ColumnChunkMetaData, dictionary: Callable[[pq.ColumnChunkMetaData], Dictionary]) -> bool:
     """Whether the texts of a column chunk are read as codes."""
     if not chunk.has_dictionary_page:
         return False
@@ -210,7 +210,7 @@ def holdings(
             yield file.name, reason(error)
 
 
-def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, Any]]:
+def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, pq.FileMetaData | Exception]]:
     """Every file with its footer, or with the exception that reading it raised."""
     slow = not all(isinstance(file.filesystem, fs.LocalFileSystem) for file in files)
     for start in range(0, len(files), BLOCK_FILES):
@@ -225,7 +225,7 @@ def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, A
         yield from zip(block, footers, strict=True)
 
 
-def _fetched_footer(file: File) -> Any:
+def _fetched_footer(file: File) -> pq.FileMetaData | Exception:
     """As `_footer`, in one request: a dataset's fragment is opened without asking for the size, which is listed."""
     import pyarrow.dataset as pads  # here, because it is slow to import
 
@@ -235,7 +235,7 @@ def _fetched_footer(file: File) -> Any:
     return _footer(file)
 
 
-def _footer(file: File) -> Any:
+def _footer(file: File) -> pq.FileMetaData | Exception:
     """A file's footer, or the exception to raise for it."""
     try:
         return footer_at(file.filesystem, file.path) if file.fragment is None else file.fragment.metadata

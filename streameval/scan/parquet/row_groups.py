@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -153,7 +153,7 @@ class RowGroups:
     planned: tuple[int | None, int | None] = (None, None)
     footer: pq.FileMetaData | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return RowGroups, (self.filesystem, self.path, self.groups, self.planned)
 
     @property
