@@ -142,11 +142,15 @@ class Table:
         for reason in dict.fromkeys(cell.reason for row in self.rows for cell in row.cells if cell.reason):
             alike.setdefault(_NUMBER.sub("", reason), []).append(reason)
         numbers = {reason: i for i, group in enumerate(alike.values(), 1) for reason in group}
-        return numbers, tuple(map(_together, alike.values()))
+        return numbers, tuple(map(range_of, alike.values()))
 
 
-def _together(reasons: Sequence[str]) -> str:
-    """Join reasons that differ only in a leading number into one with a range."""
+def range_of(reasons: Sequence[str]) -> str:
+    """Join reasons that differ only in a leading number into one with a range.
+
+    >>> range_of(["4.9 effective units of rows: …", "3.0 effective units of rows: …", "4.0 effective units of rows: …"])
+    '3.0 to 4.9 effective units of rows: …'
+    """
     if len(reasons) == 1:
         return reasons[0]
     least, *_, most = sorted(reasons, key=lambda one: float(_NUMBER.findall(one)[0].replace(",", "")))

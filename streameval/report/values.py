@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streameval.report.elements import Cell, Head, Row, Table
+from streameval.report.elements import Cell, Head, Row, Table, range_of
 from streameval.results import FEW_UNITS, slice_name, slice_text
 from streameval.wording import apart, few, plural, visible
 
@@ -540,7 +540,7 @@ def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
             metrics, places, reasons = why.setdefault((kind, _UNITS.sub("", reason)), ({}, {}, {}))
             metrics[metric] = places[place] = reasons[reason] = None
     lines = [
-        f"no {kind} of {few(list(metrics))} in {_named(places, what)}: {_joined(list(reasons))}"
+        f"no {kind} of {few(list(metrics))} in {_named(places, what)}: {range_of(list(reasons))}"
         for (kind, _), (metrics, places, reasons) in why.items()
     ]
     left = len(lines) - _MOST_REASONS
@@ -550,18 +550,6 @@ def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
     )
     few_units = f"warning: fewer than {FEW_UNITS} effective units in {_named(rough, what)}: rough intervals"
     return [*lines, *[few_units] * bool(rough)]
-
-
-def _joined(reasons: Sequence[str]) -> str:
-    """Join reasons that differ only in their effective units into one with a range.
-
-    >>> _joined(["4.9 effective units of rows: …", "3.0 effective units of rows: …", "4.0 effective units of rows: …"])
-    '3.0 to 4.9 effective units of rows: …'
-    """
-    if len(reasons) == 1:
-        return reasons[0]
-    units = sorted((reason.partition(" ")[0] for reason in reasons), key=float)
-    return f"{units[0]} to {units[-1]} {reasons[0].partition(' ')[2]}"
 
 
 def _slice(result: Scalar) -> str:
