@@ -120,13 +120,13 @@ def holds_rows(data: object) -> bool:
     (True, False, False)
     """
     members = ("__arrow_c_stream__", "__arrow_c_array__", "get_fragments", "to_delayed")  # Arrow, datasets, Dask
-    return _is_frame(data) or any(hasattr(data, name) for name in members)
+    return is_instance(data, "pandas") or any(hasattr(data, name) for name in members)
 
 
-def _is_frame(data: object) -> bool:
-    """Whether `data` is a pandas frame, without importing pandas."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(data, pandas.DataFrame)
+def is_instance(data: object, module: str, name: str = "DataFrame") -> bool:
+    """Whether `data` is of a class, without importing its module, which may be slow or not installed."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(data, getattr(loaded, name))
 
 
 def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
@@ -288,7 +288,7 @@ def _array_holding(item: Any, columns: Sequence[str], name: str, first_row: int)
 
 _READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Sequence[str], str, int], Holding]], ...] = (
     (lambda item: isinstance(item, Fragment), _fragment_holding),
-    (_is_frame, _frame_holding),
+    (lambda item: is_instance(item, "pandas"), _frame_holding),
     (lambda item: isinstance(item, pa.Table), _table_holding),
     (lambda item: isinstance(item, pa.RecordBatch), _array_holding),
     (lambda item: hasattr(item, "__arrow_c_stream__"), _stream_holding),
@@ -380,17 +380,11 @@ def uncomputable(name: str, error: BaseException) -> CorruptFileError:
     return CorruptFileError(f"{name}: cannot be computed: {type(error).__name__}: {reason(error)}")
 
 
-def is_frame(data: object) -> bool:
-    """Whether `data` is a Dask frame, without importing Dask."""
-    loaded = sys.modules.get("dask.dataframe")
-    return loaded is not None and isinstance(data, loaded.DataFrame)
-
-
 def are_delayed(data: object) -> bool:
     """Whether `data` is a list of delayed tables, without importing Dask."""
-    if "dask.delayed" not in sys.modules or not isinstance(data, list | tuple):
-        return False
-    return len(data) > 0 and all(isinstance(item, sys.modules["dask.delayed"].Delayed) for item in data)
+    return (
+        isinstance(data, list | tuple) and bool(data) and all(is_instance(x, "dask.delayed", "Delayed") for x in data)
+    )
 
 
 def holdings(data: Any, columns: Sequence[str], compute: Callable[[Any], Any] | None = None) -> Iterator[Holding]:
@@ -402,7 +396,7 @@ def holdings(data: Any, columns: Sequence[str], compute: Callable[[Any], Any] | 
     columns : the requested columns
     compute : computes a delayed value; by default in this thread
     """
-    if is_frame(data):
+    if is_instance(data, "dask.dataframe"):
         what, names = "the Dask DataFrame", names_of(data.columns)
         kinds = find(_frame_schema(data, columns), columns, what, also=[*names])
         parts = data[[names[column] for column in columns]].to_delayed()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from pyarrow import types
 
 from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError, SchemaError
 from streameval.scan import in_memory
-from streameval.scan import in_memory as memory
 from streameval.scan.derived import SlicingColumn, SourceColumn, mark, read_from
 from streameval.scan.files.paths import File, distinct, locate
 from streameval.scan.files.tables import Tables, as_uri
@@ -86,7 +84,7 @@ def plan(
             f"on_error is 'raise' or 'skip', not {on_error!r}" if columns else "name at least one column to read"
         )
     tables = Tables(delta_version)
-    if in_memory.is_frame(data) or in_memory.are_delayed(data):
+    if in_memory.is_instance(data, "dask.dataframe") or in_memory.are_delayed(data):
         columns = _read_columns(columns, [lambda names: next(in_memory.holdings(data, names, compute))])
         found: list[Holding | tuple[str, str]] = list(in_memory.holdings(data, columns, compute))
     else:
@@ -118,7 +116,7 @@ def _holdings(items: Sequence[Any], columns: Sequence[str], **how: bool) -> Iter
         if isinstance(item, File):
             yield next(from_files)
         else:
-            holding = memory.holding(item, columns, row)
+            holding = in_memory.holding(item, columns, row)
             row += sum(max(piece.rows, 0) for piece in holding.pieces)
             yield holding
 
@@ -158,7 +156,7 @@ def _have_column(inputs: Sequence[Callable[[list[str]], Holding]], name: str) ->
 def _holding_of(item: Any, columns: list[str]) -> Holding:
     """The holding of one input."""
     if not isinstance(item, File):
-        return memory.holding(item, columns, 0)
+        return in_memory.holding(item, columns, 0)
     (holding,) = footers.holdings([item], columns, skip=False, parallel=False)
     return holding if isinstance(holding, Holding) else Holding(item.name, (), ())
 
@@ -176,14 +174,14 @@ def _items(data: Any, tables: Tables) -> Iterator[Any]:
         yield from locate(uri, Tables(version))
     elif isinstance(data, str | os.PathLike):
         yield from locate(os.fspath(data), tables)
-    elif "pyarrow.dataset" in sys.modules and isinstance(data, sys.modules["pyarrow.dataset"].Dataset):
+    elif in_memory.is_instance(data, "pyarrow.dataset", "Dataset"):
         yield from dataset_items(data)  # importing the module takes 0.3 s, as it imports pandas
     elif not isinstance(data, list | tuple):
         yield data
     elif data and all(
         isinstance(item, pa.Table | pa.RecordBatch) and item.schema.equals(data[0].schema) for item in data
     ):
-        yield pa.concat_tables(memory.as_table(item) for item in data)
+        yield pa.concat_tables(in_memory.as_table(item) for item in data)
     else:
         for item in data:
             yield from _items(item, tables)

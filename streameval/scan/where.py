@@ -232,13 +232,19 @@ class Where:
             in the message.
         """
         schema = pa.schema([field.with_type(_plain(field.type)) for field in map(schema.field, self.columns)])
+        of_file = f"{name}: " if name else ""
         try:
             condition = self._condition
-            test = Test(self.text, condition if isinstance(condition, pc.Expression) else condition(schema), schema)
-            test.check()
+            expression = condition if isinstance(condition, pc.Expression) else condition(schema)
+            meets = evaluated(expression, schema.empty_table())
+            if not types.is_boolean(meets.type):
+                raise OptionError(f"where: {self.text} has type {meets.type}; a filter is true or false")
         except OptionError as error:
-            raise OptionError(f"{name}: {error}" if name else str(error)) from None
-        return test
+            raise OptionError(f"{of_file}{error}") from None
+        except (pa.ArrowException, ValueError, TypeError, KeyError) as error:
+            what = f"{of_file}where: {self.text} cannot be evaluated: {reason(error)}"
+            raise OptionError(f"{what}; check the types of its columns") from None
+        return Test(self.text, expression, schema)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -265,17 +271,6 @@ class Test:
     text: str
     expression: pc.Expression = field(compare=False, repr=False)
     schema: pa.Schema
-
-    def check(self) -> None:
-        """Raise `OptionError` if Arrow cannot evaluate the expression, or its type is not boolean."""
-        try:
-            found = evaluated(self.expression, self.schema.empty_table())
-        except (pa.ArrowException, ValueError, TypeError, KeyError) as error:
-            raise OptionError(
-                f"where: {self.text} cannot be evaluated: {reason(error)}; check the types of its columns"
-            ) from None
-        if not types.is_boolean(found.type):
-            raise OptionError(f"where: {self.text} has type {found.type}; a filter is true or false")
 
     def kept(self, batch: pa.RecordBatch, name: str = "input") -> Array:
         """Which rows of a batch meet the condition, as a bool array of shape (n,).
