@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval.arrays.curves import RocCurve, auc
+from streameval.arrays.curves import RocCurve
 from streameval.arrays.lift import LiftCurve, aul_score_from_clusters, aul_score_from_labels
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
 
@@ -79,17 +79,6 @@ def test_one_answer_from_every_constructor(clusters: list[list[int]], random: An
     assert LiftCurve.from_counts(*counts).aul_score() == area
     assert LiftCurve.from_counts(*np.array(counts, dtype=np.uint8)).aul_score() == area
     assert LiftCurve.from_counts(*np.array(counts, dtype=float)).aul_score() == pytest.approx(area, rel=1e-12)
-
-
-@given(CLUSTERS, st.integers(0, 6))
-def test_area_is_that_of_the_steps(clusters: list[list[int]], threshold: int) -> None:
-    """The number is the area under the curve's points, wherever positives are assumed."""
-    area, xs, ys = LiftCurve.from_clusters([[], *clusters]).aul_score(threshold, plot=True)
-    assert xs.size == ys.size == 2 * len(clusters)
-    if np.isfinite(ys).all():
-        assert area == pytest.approx(auc(xs, ys), rel=1e-12)
-    else:
-        assert area == 0
 
 
 def test_counts_beyond_64_bits() -> None:

@@ -8,7 +8,6 @@ import warnings
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -215,18 +214,6 @@ def test_sampling_hits_the_area() -> None:
     assert abs(roc_auc_score(y, s) - roc_auc_score(y, s, w)) > 0.01
 
 
-def test_standard_error_is_that_of_the_draws() -> None:
-    """The error agrees with the spread of many estimates, and with ties it is smaller than without."""
-    y, s, stream = [0, 1, 0, 1, 1], [1, 1, 0, 2, 0], np.random.default_rng(0)
-    draws = np.array([auc_by_sampling(y, s, 50, random_state=stream) for _ in range(300)])
-    truth = math.sqrt(np.var([0.5, 1, 1, 1, 0, 0.5]) / 50)
-    assert draws[:, 1].mean() == pytest.approx(truth, rel=0.02)
-    assert draws[:, 0].std() == pytest.approx(truth, rel=0.15)
-    assert auc_by_sampling([0, 1], [1, 1], 10) == (0.5, 0.0)
-    assert np.isnan(auc_by_sampling([0, 1], [1, 2], 1)[1])
-    assert all(np.isnan(auc_by_sampling([0, 0], [1, 2], 5)))
-
-
 @pytest.mark.parametrize(
     ("labels", "pos_label"),
     [([-1, -1, 1, 1], None), ([False, False, True, True], None), ([0, 0, 2, 2], None), ([3, 7, 5, 5], 5)],
@@ -343,18 +330,6 @@ def test_refusals(wrong: dict[str, Any], error: type[DataError], message: str) -
         assert "\n" not in str(caught.value)
     with pytest.raises(error, match=message):
         auc_by_sampling(n=10, **given)
-
-
-def test_rows_of_a_matrix_are_cheap() -> None:
-    """A ranking of a few labels is grouped at once, without the machinery of a state of any size."""
-    random = np.random.default_rng(5)
-    label, score = random.integers(0, 2, (500, 8)), random.integers(0, 6, (500, 8)) / 4
-    label[:, 0], label[:, 1] = 0, 1
-    start = process_time()
-    folded = float(np.mean([roc_auc_score(*row) for row in zip(label, score, strict=True)]))
-    between = process_time()
-    near(roc_auc_score(label, score, average="samples"), folded)
-    assert process_time() - between < (between - start) / 4  # 0.05 s; 2 s if every row is folded
 
 
 def test_refused_options() -> None:

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from nightly import DATA
 from processes import run
 
-from streameval import Store, evaluate, quantile_sketch, simulate
+from streameval import Store, evaluate, simulate
 from streameval.cli import main
 from streameval.cli import store as store_commands
 from streameval.cli.options import SHOWN
@@ -114,27 +114,6 @@ def test_every_verb_that_reads_says_what_it_would_read(data: Path, store: str) -
         )
     info = [json.loads(run("info", store, *more, "--plan", "--json", "-").stdout) for more in ((), ("--verify",))]
     assert [each["files"] for each in info] == [0, 4]
-
-
-def test_a_failed_rule_is_told_on_stderr_where_there_is_no_table(store: str) -> None:
-    """Status 3 and the reason, also when stdout is JSON or nothing."""
-    words = ["check", store, "--rule", "aul >= 2", "--rule", "aul >= 0"]
-    table, quiet, as_json = run(*words), run(*words, "--quiet"), run(*words, "--json", "-")
-    assert [done.exit_code for done in (table, quiet, as_json)] == [3, 3, 3]
-    assert len(table.stdout.splitlines()) == 3
-    assert (table.stderr, quiet.stdout) == ("", "")
-    assert quiet.stderr == as_json.stderr == table.stdout.splitlines()[0] + "\n"
-
-
-def test_a_sketch_is_that_of_python(data: Path) -> None:
-    """Several columns and quantiles; infinite values as text."""
-    done = run("sketch", data, "--column", "s", "--column", "id", "--quantile", "0.5", "--quantile", "1", "--json", "-")
-    for facts in json.loads(done.stdout):
-        expected = quantile_sketch(data, facts["column"])
-        assert (facts["count"], facts["nan"]) == (100, 0)
-        for point in facts["quantiles"]:
-            assert point["value"] == expected.quantile(point["q"])
-    assert run("sketch", data, "--column", "none").exit_code == 1
 
 
 def test_metrics_lists_the_catalogue() -> None:

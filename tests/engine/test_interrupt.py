@@ -110,33 +110,6 @@ def test_an_interrupt_that_is_lost_ends_the_command(tmp_path: Path) -> None:
     assert time.monotonic() - began < 50
 
 
-WRITES = """
-import os, signal, sys, time
-import streameval.store.nights.fold as fold
-from streameval.cli import main
-signal.signal(signal.SIGINT, signal.default_int_handler)
-fold.SMALL = 0  # small nights are folded in threads
-def fsync(_):
-    os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(60)
-os.fsync = fsync
-main(sys.argv[1:])
-"""
-
-
-def test_an_interrupt_leaves_no_unfinished_file_in_a_store(tmp_path: Path) -> None:
-    """The process does not wait for threads, so that files under their temporary names stayed in the store."""
-    for night in "12":
-        table = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.4, 0.3, 0.2]})
-        pq.write_table(table, tmp_path / f"night={night}.parquet")
-    nights = [str(tmp_path / f"night={night}.parquet") for night in "12"]
-    words = ["update", str(tmp_path / "store"), *nights, "--score", "score", "--threads", "2"]
-    done = subprocess.run([sys.executable, "-c", WRITES, *words], capture_output=True, text=True, timeout=HANGS)
-    assert done.returncode == 130
-    assert done.stderr.endswith("streameval: error: interrupted; nothing is half-written\n")
-    assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
-
-
 def test_an_interrupt_while_a_result_is_written_leaves_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,18 +137,6 @@ def test_what_compiling_takes_is_reserved_from_the_limit(fresh_loop: Any, tmp_pa
     assert [int(buffer.read(3, 4)[0]) for buffer in (*held, large)] == [0, 1, 2, 7]
 
 
-@pytest.mark.parametrize("memory", ["32MiB", "256MiB", "4GiB"])
-@pytest.mark.parametrize("threads", [1, 2, 8])
-def test_batches_take_a_share_of_the_budget(memory: str, threads: int) -> None:
-    """Rows of all threads, as read and as they are worked on, take a quarter of the limit, but for the least batch."""
-    schema = pa.schema({"label": pa.int8(), "score": pa.float64(), "weight": pa.float64()})
-    budget = Budget(parse_bytes(memory), threads=threads)
-    rows = fold.batch_rows(schema, fold.RUN_ROWS, budget)
-    row = 2 * (1 + 8 + 8) + fold._ROW_SCRATCH
-    assert rows == fold.LONG_BATCH_ROWS or threads * rows * row <= budget.limit // 4
-    assert rows == fold.BATCH_ROWS or (threads * (rows + 1) * row > budget.limit // 4)
-
-
 def test_row_groups_are_reserved_from_the_limit_while_rows_are_folded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,24 +417,6 @@ def test_many_slices_are_evaluated_within_the_memory_limit(options: dict[str, An
         tracemalloc.stop()
     assert found.rows == 30_000
     assert peak <= 1.15 * limit
-
-
-def test_freed_memory_is_given_back_once_states_fill_half_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else it is kept for what follows: fresh memory is slow."""
-    given: list[int] = []
-    monkeypatch.setattr(memory, "give_back_freed", lambda: given.append(budget.resident))
-    budget = Budget(1_000_000, tmp_path)
-    held = [budget.hold(np.zeros(50_000))]
-    budget.release_spares()
-    assert given == []
-    held.append(budget.hold(np.zeros(20_000)))
-    budget.release_spares()
-    assert given == [560_000]
-    held.clear()
-    budget.release_spares()
-    assert given == [560_000]
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library cannot give memory back")

@@ -113,19 +113,6 @@ def test_the_rows_drawn_are_those_of_the_definition(share: float) -> None:
     assert sorted(builder.state().unordered.mean.tolist()) == [row for row in expected if row % 3]
 
 
-def test_a_share_of_the_rows_is_drawn_and_every_file_its_own() -> None:
-    """The number of rows drawn is binomial, and another file or seed draws other rows."""
-    table = pa.table({"label": [False] * ROWS, "score": np.arange(ROWS, dtype=np.float64)})
-    draws = [
-        set(folded(DigestsSpec("score", "f8", sample=0.1, seed=seed), table, [], origin).unordered.mean.tolist())
-        for seed, origin in ((0, "a"), (0, "b"), (1, "a"))
-    ]
-    deviation = math.sqrt(ROWS * 0.1 * 0.9)
-    assert all(abs(len(rows) - 0.1 * ROWS) < 4 * deviation for rows in draws)
-    for one, other in ((0, 1), (0, 2), (1, 2)):
-        assert abs(len(draws[one] & draws[other]) - 0.01 * ROWS) < 4 * math.sqrt(0.01 * ROWS)
-
-
 def write(table: pa.Table, folder: Path, files: int, **options: Any) -> Path:
     """The table in several files of one Hive leaf."""
     leaf = folder / "night=1"

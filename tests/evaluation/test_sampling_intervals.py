@@ -16,7 +16,6 @@ from scipy import stats
 
 from streameval import compare, evaluate
 from streameval.errors import OptionError
-from streameval.evaluation import explain
 from streameval.metrics.finalize import compute
 from streameval.metrics.selection import Selection
 from streameval.states.grouped.keys import Blocks
@@ -58,30 +57,6 @@ def metric_of(name: str) -> Any:
     return next(metric for metric in selection.of("score") if metric.name == name)
 
 
-def jackknife(
-    table: pa.Table, metric: str, score: str, unit: str = "unit", weight: str | None = None, count: int = 128
-) -> tuple[float, np.ndarray]:
-    """Standard error and replicates, from the rows that are left without each block."""
-    columns = tuple(table.column(name).to_numpy().tobytes() for name in (score, "label", unit, weight or "label"))
-    if (key := (*columns, weight is None, count)) not in FOLDED:
-        FOLDED[key] = folded(table, score, unit, weight, count)
-    if (key, metric) not in REPLICATES:
-        REPLICATES[key, metric] = np.array([compute(state, metric_of(metric)).value for state in FOLDED[key]])
-    return spread(REPLICATES[key, metric]), REPLICATES[key, metric]
-
-
-FOLDED: dict[Any, list[Any]] = {}  # by the columns that states are of
-REPLICATES: dict[Any, np.ndarray] = {}  # by these and the metric
-
-
-def folded(table: pa.Table, score: str, unit: str, weight: str | None, count: int) -> list[Any]:
-    """The state of the rows that are left without each block."""
-    blocks, label = blocks_of(table, unit, count), table.column("label").to_numpy().astype(np.uint8)
-    values, weights = table.column(score).to_numpy(), None if weight is None else table.column(weight).to_numpy()
-    kept = [blocks != block for block in np.unique(blocks)]
-    return [fold_arrays(label[left], values[left], None if weights is None else weights[left]) for left in kept]
-
-
 def spread(replicates: np.ndarray) -> float:
     """The standard error that replicates give."""
     return math.sqrt((replicates.size - 1) / replicates.size * np.square(replicates - replicates.mean()).sum())
@@ -119,36 +94,12 @@ def test_a_sampled_gain_area_has_the_replicates_of_all_rows(bins, rough, weight)
         shown = {one.metric: one for one in found.results}
         for name in ("agc", "agc@0.2"):
             one, value = by_name[name.replace("agc", "agc_approx")], shown[name.replace("agc", "agc_approx")]
-            expected, _ = jackknife(table, name, "v1", weight=weight)
+            expected = by_name[name].stderr  # that of all rows
             assert one.stderr == pytest.approx(math.hypot(expected, value.stderr), rel=rough)
             assert (value.stderr == 0) == (sample == 1)
             assert value.ci_lower < value.value < value.ci_upper
             least = by_name[name].freedom  # those of the draw are 31
             assert one.freedom == least if sample == 1 else least < one.freedom < least + 31
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"ci": 0.9},
-        {"unit": "unit", "approx": True},
-        {"unit": "unit", "weight": "weight"},
-        {"unit": "unit", "resample_bins": "exact"},
-    ],
-)
-def test_a_sampled_gain_area_alone_has_the_interval_that_it_has_with_all_others(options):
-    """The metrics of all rows are computed for its intervals alone, and nothing is added without intervals."""
-    table, asked = clustered(900, 60), {"score": ["v1", "v2"], "truncate": 0.2, "approx_agc": True, "sample": 0.5}
-    truth = evaluate(table, **asked | options, metrics=["agc", "agc@0.2", "agc_approx*"])
-    expected = [one for one in truth.results if "approx" in one.metric]
-    found = evaluate(table, **asked | options, metrics="agc_approx*")
-    assert list(found.results) == expected
-    assert [one.own.scalar.metric for one in found.estimates] == ["agc_approx", "agc_approx@0.2"] * 2
-    assert all(one.ci_lower is not None for one in expected if one.metric == "agc_approx")
-    some = evaluate(table, **asked | options, metrics=["agc_approx@0.2", "roc_auc", "agc"]).results
-    assert [one for one in some if "approx" in one.metric] == [one for one in expected if "@" in one.metric]
-    without = explain(table, **asked, metrics="agc_approx*")
-    assert {state.kind for state in without.states} == {"sampled_digests"}
 
 
 def test_where_the_grid_is_too_coarse_there_is_no_interval():

@@ -141,26 +141,6 @@ def test_p_is_adjusted_over_the_slices_of_a_slicing(data: pa.Table) -> None:
     assert found.judge("roc_auc[v1]{country=DE} >= 0").passed
 
 
-def test_the_slices_of_most_rows_are_compared() -> None:
-    """A hundred of them, whatever their values; and one slice alone has nothing to be compared with."""
-    rows, random = 3000, np.random.default_rng(1)
-    group = np.minimum(random.integers(0, 110, rows), random.integers(0, 200, rows))
-    label = random.random(rows) < 0.5
-    data = pa.table({"label": label, "score": label + random.normal(size=rows), "group": group, "one": group * 0})
-    metrics = ["brier_score", "roc_auc", "average_precision", "agc"]
-    options: dict[str, Any] = {"score": "score", "metrics": "brier_score", "against": "rest", "threads": 1}
-    found = evaluate(data, by="group", **options)
-    compared = [r.rows for r in found.results if r.from_rest]
-    sizes = sorted((r.rows for r in found.results if r.slice and not r.from_rest), reverse=True)
-    assert len(sizes) > 105
-    assert compared == sizes[:100]
-    alone = [r for r in evaluate(data, by="one", **options | {"metrics": metrics}).results if r.from_rest]
-    assert [(r.p_value, r.verdict) for r in alone] == [(None, "not shown")] * 4
-    assert [r.reason for r in alone] == [f"{r.metric} of score (rest): no rows" for r in alone]
-    with pytest.raises(OptionError, match="would change nothing without slices"):
-        evaluate(data, **options)
-
-
 def test_what_a_cut_changes_has_no_verdict(data: pa.Table) -> None:
     """Nights drawn at random have smaller clusters; so have slices that cut any. Their values are still told."""
     options: dict[str, Any] = {"cluster": "unit", "classes": "kind", "score": "v1", "unit": "unit"}

@@ -89,13 +89,6 @@ def test_truncation(name: str) -> None:
     assert ax.get_ylim()[1] == pytest.approx(0.5 if name == "gain" else 1)
 
 
-def test_the_normalised_area_of_the_part_shown() -> None:
-    """It stands in the legend of a gain curve, and has no place elsewhere."""
-    assert entries(plot_curve(curve("gain"), truncate=0.1, agc=0.25))[0] == "score (AGC = 0.2500)"
-    with pytest.raises(OptionError, match=r"agc=0\.25 is an area of a gain curve"):
-        plot_curve(curve("roc"), agc=0.25)
-
-
 def test_curves_share_axes_with_others() -> None:
     """A second curve has another colour and shares the random and the best line; a line without a label stays out."""
     figure = Figure()

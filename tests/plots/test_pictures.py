@@ -341,18 +341,6 @@ def test_the_worst_clusters_are_marked() -> None:
         plot_worst_clusters(everything(), attribute(DATA, cluster="cluster", classes="campaign"))
 
 
-def test_differences_have_room() -> None:
-    """One without an interval is told in words and sets no limits where others have them; so does an interval of 0."""
-    facts: dict[str, Any] = {"baseline": "c", "verdict": "not shown", "ci_level": 0.95, "ci_reason": "it grows"}
-    total = Scalar("chisq_score", 2.5e6, of="d − c", **facts)
-    ax = plot_differences([*DIFFERENCES, total])
-    assert ax.get_xlim()[1] < 0.1
-    assert texts(ax)[0] == "+2.5e+06, no interval"
-    assert plot_differences([total]).get_xlim()[1] > 2.5e6
-    low, high = plot_differences([replace(DIFFERENCES[0], value=0.0, ci_lower=0.0, ci_upper=0.0)]).get_xlim()
-    assert low < 0 < high
-
-
 def test_a_band_says_how_few_units_it_rests_on_and_where_it_is_missing() -> None:
     """A reader would take a missing band for certainty."""
     x = np.array([0.0, 1.0])

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,7 @@ import pytest
 
 from streameval import evaluate
 from streameval.errors import OptionError, StreamevalError
-from streameval.plots.canvas import DASHES, REFERENCE
 from streameval.report.elements import Cell, Head, Page, Row, Section, Table, html_of, travelling
-from streameval.report.pictures import look
 
 DATA = Path(__file__).parents[1] / "data" / "spam_messages"
 HOSTILE = "<script>alert(1)</script>\"'\u202e&amp;"
@@ -153,17 +150,6 @@ def test_a_page_without_curves_or_values_says_so() -> None:
     assert "There is nothing to draw: these results have no curves here." in told
     empty = Reader(html_of(Page("Empty", "", (), (Section("one", "One", ()),))))
     assert "h2" not in empty.texts
-
-
-def test_pages_and_plots_dash_lines_alike() -> None:
-    """The style sheet has the dashes of every line of one colour, and those of a reference."""
-    style = files("streameval.report").joinpath("templates", "page.css").read_text()
-    patterns = {f"d{i}": dashes[1] for i, dashes in enumerate(DASHES) if not isinstance(dashes, str)}
-    patterns["ref"] = REFERENCE["linestyle"][1]
-    found = dict(re.findall(r"\.(d\d|ref) \{[^}]*stroke-dasharray: ([\d ]+);", style))
-    assert found == {name: " ".join(map(str, pattern)) for name, pattern in patterns.items()}
-    looks = [look(6 * i, dashed=True) for i in range(len(DASHES) + 1)]
-    assert looks == ["s1", *(f"s1 {name}" for name in found if name != "ref"), "s1"]
 
 
 def test_no_more_than_two_hundred_slices_and_how_to_get_the_rest() -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-import re
-from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from test_page import DATA, Reader
 
-from streameval import Store, attribute
+from streameval import Store
 from streameval.cli import main
 
 if TYPE_CHECKING:
@@ -144,28 +142,6 @@ def test_examples_stay_off_the_page_unless_asked_for(tmp_path: Path) -> None:
     assert shown in (tmp_path / "b.html").read_text()
     done = run("attribute", DATA, "--cluster", "cluster_loose", "--classes", "campaign", "--with-examples", status=2)
     assert "would change nothing without a page and examples" in done.output
-
-
-@pytest.mark.parametrize(
-    ("options", "title", "lead"),
-    [
-        ({"score": "score_lr", "by": ["source", "length=0,20,80"]}, "Where score_lr falls short",
-         "Slice length=[0, 20) costs most: its ROC AUC is 0.9776, against 0.9921 of all rows."),
-        ({"score": "score_lr", "by": "source", "unit": "campaign"}, "Where score_lr falls short",
-         "No slice that can be ranked falls short of the whole; roc_auc of all rows 0.992054; "),
-        ({"cluster": "cluster_loose", "label": "label", "score": "score_lr", "by": "source"},
-         "Where cluster_loose and score_lr fall short", "Cluster 27933488048882903 causes 10.1% of the lost area"),
-        ({"cluster": "cluster_loose", "changed_from": "cluster_tight"},
-         "What changed from cluster_tight to cluster_loose", "6,187 of 7,531 rows (82.2%) stayed: "),
-    ],
-)  # fmt: skip
-def test_an_attribution_says_everything_once(options: dict[str, Any], title: str, lead: str) -> None:
-    """No sentence, heading or caption stands twice; without a slice to show, the first sentence says why."""
-    text = attribute(DATA, **options).to_html()
-    said = [unescape(found) for found in re.findall(r"<(?:h1|h2|h3|p|caption)\b[^>]*>(?:<span>)?([^<]*)", text)]
-    assert [one for one in set(said) if said.count(one) > 1] == []
-    assert said[0] == title
-    assert lead in said[2]
 
 
 def test_the_demo_writes_a_page(tmp_path: Path) -> None:

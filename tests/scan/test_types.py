@@ -116,29 +116,6 @@ def test_ids_of_every_type_give_what_integers_give(
     assert {result.metric: result.value for result in store.evaluate().results} == expected
 
 
-def test_dictionaries_of_views(drawn: list[tuple[list[int], list[int], list[bool]]]) -> None:
-    """The type of a categorical column of polars; Arrow neither decodes nor filters such dictionaries."""
-
-    def table(kind: pa.DataType, file: int) -> pa.Table:
-        names, (clusters, classes, label) = pa.array(TEXT, kind), drawn[file]
-        flags = [None if i % 7 == 0 else int(flag) for i, flag in enumerate(label)]
-        columns = {
-            "cluster": (clusters, names),
-            "classes": (classes, names),
-            "label": (flags, pa.array(["n", "p"], kind)),
-        }
-        coded = {
-            name: pa.DictionaryArray.from_arrays(pa.array(codes, pa.uint32()), values)
-            for name, (codes, values) in columns.items()
-        }
-        return pa.table({**coded, "score": [i % 11 for i in clusters]})
-
-    options: dict[str, Any] = {"cluster": "cluster", "classes": "classes", "score": "score", "pos_label": "p"}
-    options |= {"unlabelled": "drop", "by": "classes", "where": "cluster <> 'id-3'"}
-    views, texts = ([table(kind, file) for file in range(FILES)] for kind in (pa.string_view(), pa.string()))
-    assert evaluate(views, **options).to_dict()["results"] == evaluate(texts, **options).to_dict()["results"]
-
-
 def test_ids_in_structs(tmp_path: Path, drawn: list[tuple[list[int], list[int], list[bool]]]) -> None:
     """Fields are named with dots, in files, tables and stores."""
     tables = [pa.table({"meta": nested(a), "kind": nested(b), "label": label}) for a, b, label in drawn]

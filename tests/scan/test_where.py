@@ -140,16 +140,6 @@ def kept(piece: scan.Piece, found: scan.Scan, test: scan.Test) -> list[int]:
     return [n for batch in batches for n in batch.column("n").filter(pa.array(test.kept(batch))).to_pylist()]
 
 
-def test_nan_is_never_pruned_away(tmp_path: Path) -> None:
-    """Statistics leave NaN out, and NOT of a comparison keeps it."""
-    data = {"score": pa.array([float("nan"), 0.25, float("nan"), 0.75]), "label": [0, 1, 0, 1]}
-    pq.write_table(pa.table(data), tmp_path / "part.parquet", row_group_size=2)
-    for where in ("NOT score <= 0.9", "score <> 0.25", ~(pc.field("score") <= 0.9)):
-        found = evaluate(tmp_path, score="score", nan="drop", where=where)
-        assert dict(found.dropped) == {"NaN or null score score": 2}, where
-    assert evaluate(tmp_path, score="score", where="score >= 0").rows == 2
-
-
 @pytest.mark.parametrize(
     ("where", "rows"),
     [

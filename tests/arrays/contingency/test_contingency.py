@@ -617,18 +617,6 @@ def test_a_name_is_a_metric_or_refused(name: str) -> None:
         assert isinstance(metric.compute(replace(table.summary, matching=(16, 16))), float)
 
 
-def test_fractional_cells_in_memory() -> None:
-    """Fractional counts work, except for what needs whole ones; scaling a table scales its raw scores only."""
-    half = ContingencyTable(rows=[[1.5, 0.25], [0.75, 4.0]])
-    whole = ContingencyTable(rows=[[6, 1], [3, 16]])
-    assert half.mutual_info_score() == pytest.approx(whole.mutual_info_score(), rel=1e-14)
-    assert half.bc_metrics() == pytest.approx(whole.bc_metrics(), rel=1e-14)
-    assert half.chisq_score() == pytest.approx(whole.chisq_score() / 4, rel=1e-14)
-    assert half.assignment_score(normalize=False, model=None) == 5.5
-    with pytest.raises(DataError, match="expected mutual information needs whole counts"):
-        half.adjusted_mutual_info()
-
-
 def test_discrete_expectations_are_kept_until_redrawn() -> None:
     """A table draws its rounded expectation once for each model, unless asked to redraw."""
     table = ContingencyTable(rows=np.arange(1, 26).reshape(5, 5))

@@ -19,7 +19,6 @@ from streameval import evaluate
 from streameval.errors import OptionError
 from streameval.kernels.thresholds import best_counts
 from streameval.metrics.finalize import combine, compute, partials
-from streameval.metrics.protocol import NO_WEIGHT
 from streameval.metrics.scores.operating_points import OperatingPoint, operating_points
 from streameval.states.protocol import Totals
 from streameval.states.scores.counts import fold_arrays
@@ -289,13 +288,3 @@ def test_float32_scores_are_compared_as_numpy_does(approx: bool) -> None:
     )
     same = found.ci("recall@threshold=0.9"), double.ci("recall@threshold=0.9")
     assert same[0] == pytest.approx(same[1], rel=1e-9)
-
-
-@pytest.mark.parametrize("label", [[True], [True, False], [False, False]])
-def test_weights_that_are_all_zero_flag_no_share(label: list[bool]) -> None:
-    """The share of rows flagged is undefined then, above and below the scores, with the reason."""
-    data = pa.table({"label": label, "score": [0.5] * len(label), "weight": [0.0] * len(label)})
-    found = evaluate(data, score="score", weight="weight", metrics=["roc_auc"], at=["threshold=0.5", "threshold=0.9"])
-    values = [result for result in found.results if "threshold" in result.metric]
-    assert all(math.isnan(result.value) and result.reason for result in values)
-    assert {result.reason for result in values if result.metric.startswith("flagged")} == {NO_WEIGHT}

@@ -7,7 +7,6 @@ import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -234,17 +233,6 @@ def test_the_pattern_that_is_told_excludes_them(tmp_path: Path, suffix: str) -> 
         pattern = next(word for word in why.split() if "*" in word)
         scan = plan(f"{tmp_path}/{pattern}", ["score"])
         assert (scan.skipped, [piece.partition for piece in scan.pieces]) == ((), ["night=1", "night=2"])
-
-
-def test_names_that_look_like_numbers_are_kinds_of_their_own(tmp_path: Path) -> None:
-    """A text c2 is no damaged neighbour of the Parquet file f1; UUIDs and hashes of one writer are one kind."""
-    write(tmp_path / "f1")
-    (tmp_path / "c2").write_bytes(b"text")
-    scan = plan(tmp_path, ["score"])
-    assert (scan.rows, [Path(name).name for name, _ in scan.skipped]) == (4, ["c2"])
-    for form in ("part-{0}-{1}-c000.gz", "{2}_data.{0}", "{2}-{2}_{0}", "{0}_0"):
-        names = {form.format(i, uuid4(), uuid4().hex[:16]) for i in range(20)}
-        assert len({walk._NUMBERS.sub("#", name) for name in names}) == 1, form
 
 
 @pytest.mark.parametrize("content", [b"PAR1", b"PARE and more", b"PAR1" + bytes(90), bytes(90)])

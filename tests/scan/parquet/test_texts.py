@@ -223,19 +223,6 @@ def test_a_long_text_that_is_repeated_is_held_once(tmp_path: Path) -> None:
     assert scratch_bytes(pickle.loads(pickle.dumps(scan.pieces))) >= 2 * len(LONG)
 
 
-@pytest.mark.parametrize("other", [["y"], [f"{i:0200d}" for i in range(PAGE_ROWS)]])
-def test_long_texts_are_decoded_a_few_rows_at_a_time(tmp_path: Path, other: list[str]) -> None:
-    """Where another file has plain texts, so that all of them are."""
-    write_with_footer(tmp_path / "a.parquet", [LONG] * PAGE_ROWS)
-    write_with_footer(tmp_path / "b.parquet", other, use_dictionary=False)
-    scan = plan(tmp_path, ["text"])
-    assert scan.schema.field("text").type == pa.string()
-    batches = [batch for piece in scan.pieces for batch in read(piece, scan.schema)]
-    assert sum(batch.num_rows for batch in batches) == PAGE_ROWS + len(other)
-    assert max(batch.column("text").nbytes for batch in batches) <= TEXT_BYTES + 4 * PAGE_ROWS
-    assert {batch.num_rows for batch in batches} - {TEXT_BYTES // len(LONG), len(other)} == set()
-
-
 @pytest.mark.parametrize("given", [{"cluster": "text"}, {"by": "text"}, {"where": "text LIKE 'x%' AND label < 2"}])
 def test_evaluations_do_not_decode_long_texts_at_once(tmp_path: Path, given: dict[str, Any]) -> None:
     """Ids, slices and filters: memory that Arrow takes stays far below that of the decoded texts."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import astuple
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -198,42 +197,6 @@ def test_exact_states_are_small():
     assert all(size <= most for size, most in zip(sizes, (1.2, 5.2, 6.3, 0.01), strict=True)), sizes
 
 
-def _changed(batch, name, change):
-    """The batch with one column changed."""
-    values = batch.column(name).to_pylist()
-    change(values)
-    return rebuilt(batch, **{name: pa.array(values, batch.schema.field(name).type)})
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("code", lambda values: values.__setitem__(0, 2**20)),
-        ("items", lambda values: values.__setitem__(0, 0)),
-        ("items", lambda values: values.__setitem__(0, 2**30)),
-        ("rows", lambda values: values.__setitem__(0, -1)),
-        ("rows", lambda values: values.__setitem__(0, 2**40)),
-        ("rows", lambda values: values.__setitem__(0, values[0] + 1)),
-        ("width", lambda values: values.__setitem__(slice(None), [9] * len(values))),
-        ("width", lambda values: values.__setitem__(slice(None), [4] * len(values))),
-        ("words", lambda values: values.__setitem__(slice(None), [b""] * len(values))),
-        ("words", lambda values: values.__setitem__(slice(None), [v + b"\x01" for v in values])),
-        ("counts", lambda values: values.__setitem__(0, b"\xff" * 12)),
-        ("counts", lambda values: values.__setitem__(0, b"\x00")),
-        ("counts", lambda values: values.__setitem__(slice(None), [v[:-1] for v in values])),
-    ],
-)
-@pytest.mark.parametrize("wide", [False, True])
-def test_damaged_pieces_are_refused(wide, name, change):
-    """Nothing is written beyond what a piece says it holds, and the message names the kind."""
-    rng = np.random.default_rng(1)
-    scores = np.concatenate([rng.random(500), np.full(900, 0.75), rng.random(50).repeat(20)])
-    batch = stored(folded(scores if wide else scores.astype(np.float32)))
-    assert codec.load([batch]).totals().rows == scores.size
-    with pytest.raises(FormatError, match=r"score_counts is .*damaged"):
-        codec.load([_changed(batch, name, change)])
-
-
 @pytest.mark.parametrize("wide", [False, True])
 def test_bytes_changed_at_random_are_refused_or_harmless(wide):
     """A piece with changed bytes is refused, or holds the number of rows that it declares."""
@@ -254,21 +217,3 @@ def test_bytes_changed_at_random_are_refused_or_harmless(wide):
         except FormatError:
             continue
         assert astuple(state.totals())[:2] == astuple(folded(scores).totals())[:2]
-
-
-def test_small_stored_states_are_decoded_together(monkeypatch):
-    """A year of small nights is decoded in few calls; larger batches are passed on one by one."""
-    states = [folded(np.random.default_rng(seed).random(200)) for seed in range(20)]
-    parts, seen = packing._Stored.parts.__func__, []
-
-    def counted(cls, batch, *rest):
-        seen.append(batch.num_rows)
-        return parts(cls, batch, *rest)
-
-    monkeypatch.setattr(packing._Stored, "parts", classmethod(counted))
-    expected = reduce(lambda a, b: a.merge(b), states)
-    assert codec.load_together([codec.dump(state) for state in states]) == expected
-    assert len(seen) == 1
-    monkeypatch.setattr(codec, "_SMALL", 1)
-    assert codec.load_together([codec.dump(state) for state in states]) == expected
-    assert len(seen) == 1 + 20

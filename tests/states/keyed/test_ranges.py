@@ -26,7 +26,6 @@ from streameval.scan.parquet.row_groups import Group
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.contingency.rounds import summarize_state
-from streameval.states.keyed import layout
 from streameval.states.keyed.ranges import balanced, buckets, joined, outline_only, ranged, restored
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
@@ -42,26 +41,6 @@ KEYED = [subject for subject in SUBJECTS if subject.spec.empty().runs()]
 def sent(value: Any) -> Any:
     """The value as another process gets it."""
     return pickle.loads(pickle.dumps(value, protocol=5))
-
-
-@pytest.mark.parametrize("rows", [0, 1, 50, 60_000])
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_few_keys_are_cut_as_many_are(rows: int, kind: Any) -> None:
-    """Totals by code and intervals do not depend on whether arrays of all codes are made."""
-    rng = np.random.default_rng(rows)
-    states = [fold_arrays(rng.integers(0, 2, rows), rng.normal(size=rows).astype(kind)) for _ in range(2)]
-    merged = states[0].merge(states[1])
-    for state in (*states, merged, outline_only(merged)):
-        [keyed] = state.runs().values()
-        totals = np.zeros((2, keyed.layout.codes), np.int64)
-        for segment in keyed.segments:
-            totals[0][segment.codes] += np.diff(segment.starts)
-            totals[1][segment.codes] += segment.rows
-        if keyed.segments:
-            assert np.array_equal(totals, [keyed.items, keyed.rows])
-        sizes = keyed.items.reshape(-1, 2).sum(axis=1)
-        for items in (1, 7, 1000, 1 << 20):
-            assert keyed.intervals(items) == layout.cut(sizes, items)
 
 
 @by_name(KEYED)

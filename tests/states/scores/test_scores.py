@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from streameval import ContingencyTable, LiftCurve, auc, evaluate
 from streameval.budget import Budget
-from streameval.errors import DataError, LabelError, NullError, OptionError
+from streameval.errors import DataError, LabelError, OptionError
 from streameval.kernels.blocks.grid import codes
 from streameval.kernels.keyed.ranked import rank_sorted
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
@@ -170,16 +170,6 @@ def test_tables_that_are_full_are_emptied(weighted: bool, monkeypatch: pytest.Mo
     monkeypatch.setattr(histogram, "_PACKED_ROWS", ROWS // 4)
     assert folded() == whole
     assert whole.nan_rows.all()
-
-
-def test_a_null_is_refused_also_where_a_table_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch that begins the next table is checked like every other."""
-    monkeypatch.setattr(histogram, "_PACKED_ROWS", 3)
-    builder = HistogramSpec("score").builder(Budget(), 1)
-    scores = pa.array([0.5, 0.25, 0.125, None], pa.float32())
-    builder.update(Batch(np.zeros(2, np.uint8), None, {"score": scores[:2]}))
-    with pytest.raises(NullError, match="has NaN or null scores"):
-        builder.update(Batch(np.zeros(4, np.uint8), None, {"score": scores}))
 
 
 @pytest.mark.parametrize(("bins", "blocks"), [(4, 2), (64, 8), (2048, 128)])

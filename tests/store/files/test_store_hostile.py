@@ -310,18 +310,6 @@ def test_forged_facts_of_a_night_are_refused(store, facts):
             verb()
 
 
-@pytest.mark.parametrize("kinds", [(pa.int8(), pa.string()), (pa.string(), pa.bool_())])
-def test_nights_without_positives_may_differ_in_the_type_of_their_labels(tmp_path, kinds):
-    """The values seen are numbers here and texts there, which have no order; that was reported as damage."""
-    store = Store(tmp_path / "store", threads=1)
-    for night, (kind, value) in enumerate(zip([*kinds, kinds[0]], (0, 0, 1), strict=True)):
-        label = pa.array([0, 0, value]).cast(pa.int8()).cast(kind)
-        pq.write_table(pa.table({"label": label, "score": [0.1, 0.2, 0.3]}), tmp_path / f"night={night}.parquet")
-        store.update(tmp_path / f"night={night}.parquet", score="score", pos_label="1")
-        assert store.evaluate().rows == 3 * night + 3
-    assert store.evaluate().value("roc_auc") == 7 / 8
-
-
 SECRETS = ["SECRETKEY", "SEC/RETKEY", "7/RETKEY", "SEC@RETKEY", "SEC%2FRETKEY", "SEC+RET=KEY", "p@S/RETKEY"]
 
 

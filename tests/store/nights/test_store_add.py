@@ -75,24 +75,6 @@ def test_weights_that_join_take_the_place_of_counts(data, tmp_path):
         store.add(score="score_nb")
 
 
-def test_metrics_that_join_need_no_file(data, tmp_path):
-    """They come in addition to the defaults, also in the history."""
-    store = Store(tmp_path / "store")
-    store.update(data, **FEW)
-    shutil.copytree(data, tmp_path / "copy")
-    shutil.rmtree(data)
-    done = store.add(metrics=["brier_score"], truncate=0.1)
-    assert str(done) == "brier_score, truncate 0.1 added"
-    found, usual = store.evaluate(), evaluate(tmp_path / "copy", **FEW, truncate=0.1)
-    more = evaluate(tmp_path / "copy", **FEW, metrics="brier_score")
-    assert {(r.metric, r.of): r.value for r in found.results} == {
-        (r.metric, r.of): r.value for r in (*usual.results, *more.results)
-    }
-    assert all(point.night.value < 1 for point in store.history("brier_score").points)
-    store.add(metrics="log_loss")
-    assert store.info().policies["metrics"] == ["default", "brier_score", "log_loss"]
-
-
 def test_a_column_that_leaves_takes_its_states_along(data, tmp_path):
     """What is left is as if it had never been there; it may come back."""
     store = Store(tmp_path / "store")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 from collections import Counter
@@ -153,19 +151,6 @@ def test_new_nights_are_appended_and_other_changes_written_anew(tmp_path, monkey
     assert [point.partition for point in found.points] == names
     shutil.rmtree(tmp_path / "store" / "history")
     assert store.history("roc_auc") == found
-
-
-def test_a_night_of_one_class_has_a_reason_and_no_value(tmp_path):
-    """Null in JSON, empty in CSV, a gap in the picture."""
-    land(NIGHTS[0], tmp_path / "data")
-    store = Store(tmp_path / "store")
-    store.update(tmp_path / "data", score="score_lr", pos_label=7)
-    found = store.history("roc_auc")
-    assert json.loads(found.to_json())["points"][0]["night"]["value"] is None
-    assert found.points[0].night.reason
-    assert next(csv.DictReader(io.StringIO(found.to_csv())))["night_value"] == ""
-    assert found.plot(tmp_path / "history.svg").get_title() == "roc_auc of score_lr"
-    assert (tmp_path / "history.svg").read_text().startswith("<?xml")
 
 
 def test_the_command_line_shows_a_series(nights, tmp_path):

@@ -102,19 +102,6 @@ def test_filters_that_slices_cannot_answer_are_refused(
         store.evaluate(**options)
 
 
-def test_a_column_that_is_null_in_all_slices_is_filtered_as_in_the_files(tmp_path: Path) -> None:
-    """Slices do not say the type of nulls: a truth value, a number or a text, as the filter takes it."""
-    columns = {"label": [0, 1, 0, 1], "s": [0.1, 0.2, 0.4, 0.3], "country": ["DE", "DE", "FR", None]}
-    nothing = {"flag": pa.nulls(4, pa.bool_()), "length": pa.nulls(4, pa.int32())}
-    (tmp_path / "night=2026-01-01").mkdir()
-    pq.write_table(pa.table(columns | nothing), tmp_path / "night=2026-01-01" / "part.parquet")
-    store = Store(tmp_path / "store", threads=1)
-    store.update(tmp_path / "night=2026-01-01", score="s", by="country,flag,length")
-    for where in ("country = 'DE' OR flag", "country = 'DE' OR NOT flag OR length > 3", "flag IS NULL"):
-        direct = evaluate(tmp_path / "night=2026-01-01", score="s", where=where, threads=1)
-        assert store.evaluate(where=where).results == direct.results
-
-
 def test_a_night_whose_slices_have_another_type_is_refused(tmp_path: Path) -> None:
     """1 and "1" would be two slices; narrower integers and nulls are the same, and integers are widened to floats."""
     kinds = {1: pa.null(), 2: pa.float32(), 3: pa.int8(), 4: pa.string(), 5: pa.float64(), 6: pa.null()}
