@@ -69,23 +69,29 @@ class StoreContext:
             self.client, self._connected = workers.connection.client, workers.connection  # whose client stays open
         return workers
 
-    def computed(self, function: Callable[[_Item, Engine], _Result], item: _Item) -> _Result:
+    def computed(
+        self, function: Callable[[_Item, Engine], _Result], item: _Item, engine: Engine | None = None
+    ) -> _Result:
         """Call ``function(item, engine)``, on one worker if there is a client, otherwise in this process."""
         workers = self.workers() if self.client is not None else None
-        return function(item, self.engine()) if workers is None else on_worker(workers, function, item)
+        if workers is None:
+            return function(item, engine or self.engine())
+        from streameval.engine.graphs import mapped  # imported here because it is slow
 
-    def evaluate(
-        self, nights: Nights, engine: Engine, *, only: tuple[str, str] | None = None, merge: Any = None, **changes: Any
-    ) -> Evaluation:
+        run = {"memory": max(1, workers.limit), "spill": workers.spill, "threads": workers.connection.width}
+        results: list[_Result] = mapped(workers.connection, function, [((), item)], "evaluate", lambda _: None, **run)
+        return results[0]
+
+    def evaluate(self, nights: Nights, engine: Engine, **how: Any) -> Evaluation:
         """`Nights.evaluate`, on one worker if there is a client, otherwise in this process.
 
         A worker returns results only; curves read the states in this process on demand. Incremental merges (`merge`)
         are evaluated in this process.
         """
-        workers = self.workers() if self.client is not None else None
-        if workers is None or merge is not None:
-            return nights.evaluate(engine, only=only, merge=merge, **changes)
-        result: Evaluation = on_worker(workers, partial(Nights.evaluate, only=only, **changes), nights)
+        if self.client is None or how.get("merge") is not None:
+            return nights.evaluate(engine, **how)
+        result = self.computed(partial(Nights.evaluate, **how), nights, engine)
+        changes = {name: value for name, value in how.items() if name not in ("only", "merge")}
         threshold = nights.configuration.request(**changes).options["aul_threshold"]
         states: Any = nights.states(engine, **changes)
         return replace(result, _states=states, _engine=engine, _threshold=threshold)
@@ -173,12 +179,3 @@ class StoreContext:
         with suppress(FormatError, StoreError, *READ_ERRORS):
             self.compact(snapshot, configuration, nightly.engine, exact=False)
         return snapshot
-
-
-def on_worker(workers: ClusterEngine, function: Callable[[_Item, Engine], _Result], item: _Item) -> _Result:
-    """Call ``function(item, engine)`` on one worker, with an engine of that worker."""
-    from streameval.engine.graphs import mapped  # imported here because it is slow
-
-    run = {"memory": max(1, workers.limit), "spill": workers.spill, "threads": workers.connection.width}
-    results: list[_Result] = mapped(workers.connection, function, [((), item)], "evaluate", lambda _: None, **run)
-    return results[0]

@@ -12,7 +12,6 @@ from streameval.kinds import in_words, texts
 from streameval.options import recorded
 from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
-from streameval.store.nights.configuration import slices_group
 from streameval.store.nights.partitions import select_entries
 from streameval.wording import few, plural, size, visible
 
@@ -115,7 +114,7 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         failing, undecided = log.failing(entries), log.failing(entries, "undecided")
     except StoreError as error:  # everything else is still told
         failing, undecided, damaged = None, None, (str(error), *(damaged or ()))
-    groups = {",".join(key.columns): slices_group("", key) for key in configuration.slicing.keys}
+    slicings = [",".join(key.columns) for key in configuration.slicing.keys]
     options = {name: configuration.options[name] for name in _COLUMNS if configuration.options[name]}
     return Info(
         context.location.name,
@@ -133,7 +132,7 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         tuple(entry.partition for entry in entries if entry.incomplete),
         failing,
         undecided,
-        {by: sum(s.bytes for s in states.values() if s.group.endswith(group)) for by, group in groups.items()},
+        {by: sum(s.bytes for s in states.values() if s.group.endswith(f".by {by}")) for by in slicings},
         damaged,
     )
 

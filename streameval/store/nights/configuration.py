@@ -325,7 +325,10 @@ class Configuration:
         fields = []
         for field in without_views(planned.schema):
             due, sliced = self.types.get(field.name), slices.get(field.name)
-            if due is not None and not _has_key_type(field, self.numbers, due):
+            own = ""
+            with suppress(SchemaError):
+                own = _key_type(field, self.numbers)
+            if due not in (None, own):
                 field = _widen(field, planned, arrow_type(due), "holds")
             if sliced and slice_type(field.type, field.name, planned.pieces[0].name) not in (sliced, ""):
                 field = _widen(field, planned, _slices_arrow_type(sliced), "slices by")
@@ -372,18 +375,6 @@ class Configuration:
         """All states by (group, column), with the old and the new spec if they differ, otherwise None."""
         old = before.specs
         return {key: (old[key], spec) if key in old and old[key] != spec else None for key, spec in self.specs.items()}
-
-
-def slices_group(group: str, key: By) -> str:
-    """The group of the sliced state in the ledger.
-
-    Examples
-    --------
-    >>> from streameval.states.grouped.keys import By
-    >>> slices_group("score", By(("country", "channel")))
-    'score.by country,channel'
-    """
-    return f"{group}.by {','.join(key.columns)}"
 
 
 class _Nothing:
@@ -463,11 +454,3 @@ def _widen(field: pa.Field, planned: Scan, kind: pa.DataType, does: str) -> pa.F
         f"{kind}, fixed by its first update, and the conversion could lose values; write the column as that type, or "
         "create another store"
     )
-
-
-def _has_key_type(field: pa.Field, numbers: Sequence[str], due: str) -> bool:
-    """Whether a column already has the store's key type."""
-    try:
-        return _key_type(field, numbers) == due
-    except SchemaError:
-        return False

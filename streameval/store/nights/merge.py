@@ -27,7 +27,6 @@ from streameval.wording import few, plural
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.budget import Budget
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.request import Request
@@ -162,7 +161,11 @@ class Nights:
         own = columns.pop(w.spec, ColumnFiles(w.spec, [], 0))
         parts = self.files.read_all(own.names, own.nbytes, engine.budget, w.spec, engine.each)
         for spec, column in columns.items():  # exact scores among histograms
-            parts += engine.each(partial(_histogram, self.files, engine.budget, spec), column.names, "bounded")
+
+            def read(name: str, spec: StoredSpec = spec) -> ScoreHistogram:
+                return to_histogram(cast("ScoreCounts", self.files.files.read(name, engine.budget, spec)))
+
+            parts += engine.each(read, column.names, "bounded")
         merged: State = reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
         return merged
 
@@ -215,11 +218,6 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
         raise FormatError(
             f"the labels in the ledger are damaged ({error}); restore the ledger from a backup"
         ) from error
-
-
-def _histogram(files: Compaction, budget: Budget, spec: StoredSpec, name: str) -> ScoreHistogram:
-    """The histogram of exact scores in a file."""
-    return to_histogram(cast("ScoreCounts", files.files.read(name, budget, spec)))
 
 
 class PrefixMerge:

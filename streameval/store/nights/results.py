@@ -7,8 +7,8 @@ are already merged are not read again, and each prefix is finalized in time prop
 The cache is a Delta table, which other tools can read too. A row is never outdated, only no longer needed. Rows that
 the current version of the ledger does not need are dropped; losing the table only costs time. If new nights come after
 all others and the table belongs to the previous version, no row has to be dropped: new rows are appended without
-reading the others. The rows are in published files, which are verified when they are read; damaged rows are computed
-again.
+reading the others. The rows are in published files, which are verified when they are read; if one is damaged, all
+results are computed again.
 
 ==================  ======================================================================================
 ``version``         version of the ledger at which the row was written
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.errors import DataError, FormatError, OptionError, StoreError
+from streameval.errors import DataError, OptionError, StoreError
 from streameval.evaluation.intervals import COUNTED
 from streameval.options import as_json
 from streameval.results import Scalar, from_arrow, result_schema, to_arrow
@@ -43,7 +43,7 @@ from streameval.store.files.delta import LOG, RowTable, data_files, open_table, 
 from streameval.store.files.published import PublishedFiles
 from streameval.store.nights.configuration import REPORTED
 from streameval.store.nights.merge import PrefixMerge
-from streameval.store.nights.slices import evaluate_night_slices, stored_slicing
+from streameval.store.nights.slices import evaluate_slices, stored_slicing
 from streameval.wording import canonical, plural, unknown_column
 
 if TYPE_CHECKING:
@@ -94,27 +94,22 @@ class ResultCache:
         self._new: dict[str, tuple[str, str, str, Sequence[Scalar]]] = {}  # by key: span, partition, group, results
         self._read: dict[str, list[Scalar]] = {}  # by key
         self._requested: set[str] = set()
-        self._damaged = False
 
     @cached_property
-    def _opened(self) -> tuple[DeltaTable | None, list[str]]:
-        """The table and the names of its files; None and no file if there is none, or it cannot be read."""
-        with suppress(StoreError), reading(self.location):
-            table = open_table(self.location)
-            return table, [] if table is None else data_files(table)
-        self._damaged = True
-        return None, []
+    def _table(self) -> DeltaTable | None:
+        """The table; None if there is none, or it cannot be read."""
+        with suppress(StoreError):
+            return open_table(self.location)
+        return None
 
     @cached_property
     def _rows(self) -> pa.Table:
-        """The rows that can be read."""
-        parts = [_SCHEMA.empty_table()]
-        for name in self._opened[1]:
-            try:
-                parts.append(read_rows(self.location, [name], _SCHEMA))
-            except (FormatError, *READ_ERRORS):
-                self._damaged = True
-        return pa.concat_tables(parts).combine_chunks()
+        """The rows of the table; none if one of its files is missing or damaged: then all are computed again."""
+        with suppress(StoreError), reading(self.location):
+            names = [] if self._table is None else data_files(self._table)
+            return read_rows(self.location, names, _SCHEMA).combine_chunks()
+        self._table = None
+        return _SCHEMA.empty_table()
 
     @cached_property
     def _places(self) -> dict[str, list[int]]:
@@ -150,17 +145,17 @@ class ResultCache:
     @property
     def current(self) -> bool:
         """Whether the table is intact and holds all computed results."""
-        return not (self._new or self._opened[0] is None or self._damaged)
+        return not self._new and self._table is not None
 
     def appendable(self, version: int) -> bool:
         """Whether rows can be appended: the table is intact, not full, and was last written at this version."""
-        table, files = self._opened
-        if table is None or len(files) >= FILES or self._damaged:
-            return False
+        table = self._table
         with suppress(StoreError), reading(self.location):
-            columns = [field.name for field in table.schema().fields]
-            newest = read_commit(self.location, table.version())
-            return columns == _SCHEMA.names and newest is not None and newest.facts.get("action") == _action(version)
+            if table is not None and len(data_files(table)) < FILES:
+                columns = [field.name for field in table.schema().fields]
+                newest = read_commit(self.location, table.version())
+                action = newest and newest.facts.get("action")
+                return columns == _SCHEMA.names and action == _action(version)
         return False
 
     def write(self, version: int, due: set[str] | None) -> None:
@@ -177,7 +172,7 @@ class ResultCache:
         evaluations = pc.and_(pc.equal(rows["span"], "evaluation"), pc.equal(rows["version"], version))
         needed = rows.filter(pc.or_(wanted, evaluations))
         if due is None or not self.current or needed.num_rows < rows.num_rows:
-            self._commit(version, needed, self._opened[0] if due is None else None)
+            self._commit(version, needed, self._table if due is None else None)
 
     def vacuum(self, oldest: float) -> None:
         """Delete unreferenced files that were last modified at `oldest` (seconds since 1970) or earlier.
@@ -186,8 +181,10 @@ class ResultCache:
         """
         files = PublishedFiles(self.location)
         listed = files.unneeded((), oldest)  # before the table is read: files that are committed meanwhile are kept
-        if names := self._opened[1]:
-            files.delete(listed.keys() - names)
+        names: list[str] = []
+        with suppress(StoreError), reading(self.location):
+            names = [] if self._table is None else data_files(self._table)
+        files.delete(listed.keys() - names if names else ())
 
     def _commit(self, version: int, rows: pa.Table, base: DeltaTable | None) -> None:
         """Commit these rows and the new ones; a failure is ignored, because results can be computed again."""
@@ -366,8 +363,9 @@ class MetricSeries:
     def slices(self, entry: Entry, rule: Rule) -> list[Scalar]:
         """The metric of a rule in each slice of a night, by the rule's slicing columns."""
         w, options = self.column(rule.metric, rule.of)
-        night, key = self.stored.of(entry), self.slicing_of(rule)
-        return evaluate_night_slices(night, self.engine, key, canonical(rule.metric), w, options)
+        night, keys, only = self.stored.of(entry), [self.slicing_of(rule)], (w.group, w.of)
+        results = evaluate_slices(night, self.engine, keys, only=only, **options)
+        return [one for one in results if one.metric == canonical(rule.metric)]
 
     def slicing_of(self, rule: Rule) -> By:
         """The stored slicing that a rule judges; raises `OptionError` if the store does not keep it."""

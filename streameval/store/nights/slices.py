@@ -107,6 +107,11 @@ def evaluate_slices(
     only : (group, column) of a single state to evaluate
     options : metrics and their options, if they differ from the store's
 
+    Returns
+    -------
+    list of Scalar
+        Empty if there are no rows, or their weights cannot be used.
+
     Raises
     ------
     MissingInputError
@@ -114,7 +119,7 @@ def evaluate_slices(
     """
     request = nights.configuration.request(**options)
     wanted = [w for w in nights.configuration.wanted(request) if only in (None, (w.group, w.of)) and divisible(w.spec)]
-    if not wanted or not keys:
+    if not wanted or not any(entry.rows for entry in nights.entries):
         return []
     label = nights.label(request)
     states: dict[StoredSpec, State] = {label: labels_of(nights.entries, label)}
@@ -123,27 +128,11 @@ def evaluate_slices(
         if resampling.level is not None:
             states |= _sliced_blocks(nights, engine, wanted, key)
     request = replace(request, label=label, slicing=Slicing(tuple(keys)), resampling=resampling)
-    evaluation = finalize_all(engine, request, nights.names, wanted, Folded(states))
-    engine.budget.release_spares()
-    return [one for one in evaluation.results if one.slice is not None]
-
-
-def evaluate_night_slices(
-    night: Nights,
-    engine: Engine,
-    key: By,
-    metric: str,
-    w: MetricRequest,
-    options: Mapping[str, Any],
-    resampling: Resampling = NO_INTERVALS,
-) -> list[Scalar]:
-    """A metric in every slice of one night; empty if the night has no rows, or its weights cannot be used."""
-    if not night.entries[0].rows:
-        return []
+    results: tuple[Scalar, ...] = ()
     with suppress(WeightError):
-        results = evaluate_slices(night, engine, [key], resampling, (w.group, w.of), **options)
-        return [one for one in results if one.metric == metric]
-    return []
+        results = finalize_all(engine, request, nights.names, wanted, Folded(states)).results
+    engine.budget.release_spares()
+    return [one for one in results if one.slice is not None]
 
 
 def slice_histories(
@@ -164,15 +153,16 @@ def slice_histories(
     histories = []
     for metric, w, options, whole in series:
         resampling = nights.configuration.request(**options).resampling
-        rows: Counter[tuple[Any, ...]] = Counter()
-        named: dict[tuple[Any, ...], dict[str, Any]] = {}
+        rows, named = Counter[tuple[Any, ...]](), dict[tuple[Any, ...], dict[str, Any]]()
         by_night: list[dict[tuple[Any, ...], Scalar]] = []
         for entry in nights.entries:
-            results = evaluate_night_slices(nights.of(entry), engine, key, metric, w, options, resampling)
-            by_night.append({_typed_values(one): one for one in results})
-            for values, one in by_night[-1].items():
-                rows[values] += one.rows
-                named.setdefault(values, one.slice or {})
+            by_night.append({})
+            for one in evaluate_slices(nights.of(entry), engine, [key], resampling, (w.group, w.of), **options):
+                if one.metric == metric and one.slice is not None:
+                    values = tuple((type(value), value) for value in one.slice.values())  # 1 and True are two slices
+                    rows[values] += one.rows
+                    named.setdefault(values, one.slice)
+                    by_night[-1][values] = one
         absent = replace(Scalar.undefined(metric, "no rows"), of=w.of, rows=0)
         for values, _ in rows.most_common():
             pairs = zip(whole.points, by_night, strict=True)
@@ -181,20 +171,14 @@ def slice_histories(
     return histories
 
 
-def _typed_values(result: Scalar) -> tuple[Any, ...]:
-    """The values of a result's slice with their types, because values of different types may compare equal."""
-    return tuple((type(value), value) for value in (result.slice or {}).values())
-
-
 def slice_facts(night: Nights, engine: Engine) -> dict[str, float]:
     """The share of rows, and the first metric of each column, in every stored slice of a night."""
     facts: dict[str, float] = {}
     [entry] = night.entries
     for key in night.configuration.slicing.keys if entry.rows else ():
-        results: list[Scalar] = []
-        with suppress(MissingInputError, WeightError):
+        results, first = list[Scalar](), dict[str | None, str]()
+        with suppress(MissingInputError):
             results = evaluate_slices(night, engine, [key])
-        first: dict[str | None, str] = {}
         for one in results:
             if first.setdefault(one.of, one.metric) == one.metric:
                 facts[f"{slice_name(one.slice)[1:-1]} (share)"] = one.rows / entry.rows
