@@ -174,7 +174,7 @@ class Rule:
     def _refusals(self, unit: str, other: str) -> list[tuple[bool, str, str]]:
         """Inconsistent parts: whether the rule has them, the part to point at, and what is wrong."""
         metric, fact, example = self.metric, self.metric in (*FACTS, *LIVE), "such as roc_auc[v2] - roc_auc[v1]"
-        known = "an age has a unit: m, h or d, such as 36h" if metric == "age" else "only an age has a unit of time"
+        unit_rule = "an age has a unit: m, h or d, such as 36h" if metric == "age" else "only an age has a unit of time"
         no_share = f"{metric} has no share; % belongs to drop, rise, change, nulls, positives"
         how, level, sliced, differs = bool(self.how), self.level is not None, bool(self.slices), bool(other)
         unnamed = "of" if self.of is None else "than"
@@ -183,7 +183,7 @@ class Rule:
             (metric == "nulls" and self.of is None, "of", "nulls are of a column, such as nulls[label]"),
             (fact and metric != "nulls" and self.of is not None, "of", f"{metric} is of the night, not of a column"),
             (how and metric in LIVE, "how", f"{metric} has no usual value; compare it with a bound"),
-            ((metric == "age") != (unit in _UNITS), "unit", known),
+            ((metric == "age") != (unit in _UNITS), "unit", unit_rule),
             (self.share and not how and metric not in ("positives", "nulls"), "unit", no_share),
             (
                 differs and (fact or other != metric),
@@ -260,12 +260,12 @@ def _parse(text: str) -> tuple[dict[str, str], dict[str, int]]:
     parts, at, places = dict[str, str](), 0, dict[str, int]()
     for part, pattern, expected in _PARTS:
         at += len(text[at:]) - len(text[at:].lstrip()) if part != "unit" else 0
-        found = pattern.match(text, at)
-        if found is None:
+        match = pattern.match(text, at)
+        if match is None:
             _refuse(text, at, f"expected {expected}")
         places[part] = at
-        parts[part] = (found[1] if pattern.groups else found[0]) or ""
-        at = found.end()
+        parts[part] = (match[1] if pattern.groups else match[0]) or ""
+        at = match.end()
     if text[at:].strip():
         _refuse(text, at, "expected the end")
     return parts, places
@@ -376,12 +376,12 @@ def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Judgemen
         passed = _SIGNS[rule.sign](judged, rule.bound) and (rule.sign != "==" or ends[0] == ends[1])
         value = judged if rule.level is None else result.value
         return _judgement(rule, "passed" if passed else "failed", value, _with_interval(rule, ends, result))
-    known = [ends for ends in map(_ends, before) if not math.isnan(ends[0])]
-    if len(known) < ENOUGH:
+    usual = [ends for ends in map(_ends, before) if not math.isnan(ends[0])]
+    if len(usual) < ENOUGH:
         worse = result.value if rule.level is not None else low if rule.how == "drop" else high
-        why = f"{plural(len(known), 'night')} to compare with, {ENOUGH} are needed"
-        return _undecided(rule, worse, len(known), why)
-    judgement = _judge_change(rule, ends, known, result.value)
+        why = f"{plural(len(usual), 'night')} to compare with, {ENOUGH} are needed"
+        return _undecided(rule, worse, len(usual), why)
+    judgement = _judge_change(rule, ends, usual, result.value)
     return replace(judgement, reason=_with_interval(rule, ends, result, judgement.reason))
 
 

@@ -67,7 +67,7 @@ def canonical(name: str) -> str:
     """
     stem, at, values = name.partition("@")
     number = r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])"
-    return stem + at + re.sub(number, lambda found: format_number(float(found.group())), values)
+    return stem + at + re.sub(number, lambda match: format_number(float(match.group())), values)
 
 
 def unknown_column(column: str, names: Sequence[str], have: str) -> str:
@@ -104,7 +104,7 @@ def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     from difflib import get_close_matches
 
     names = list(names)
-    same = [known for known in names if known.casefold() == name.casefold()]
+    same = [other for other in names if other.casefold() == name.casefold()]
     return next(iter(same or get_close_matches(name, names, 1, cutoff)), None)
 
 
@@ -174,10 +174,10 @@ def apart(texts: Sequence[str], most: int, tail: int = 0) -> list[str]:
 
 def _same(cut: Mapping[str, str]) -> list[list[str]]:
     """The texts that a cut makes the same."""
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for text, short in cut.items():
-        found.setdefault(short, []).append(text)
-    return [same for same in found.values() if len(same) > 1]
+        groups.setdefault(short, []).append(text)
+    return [same for same in groups.values() if len(same) > 1]
 
 
 def _differing(texts: Sequence[str], part: int) -> dict[str, str]:

@@ -181,13 +181,13 @@ def _recent(judgements: Sequence[Judgement]) -> Iterator[Block]:
     names = list(dict.fromkeys(one.partition for one in judgements))
     rules = dict.fromkeys((one.rule, one.text) for one in judgements)
     for i, (rule, text) in enumerate(rules):
-        said = {one.partition: one for one in judgements if one.rule == rule}
+        by_night = {one.partition: one for one in judgements if one.rule == rule}
         lines = {
-            "value": [Scalar.certain(rule, said[name].value) if name in said else None for name in names],
-            "usual": [Scalar.certain(rule, said[name].usual) if name in said else None for name in names],
+            "value": [Scalar.certain(rule, by_night[name].value) if name in by_night else None for name in names],
+            "usual": [Scalar.certain(rule, by_night[name].usual) if name in by_night else None for name in names],
         }
         lines = {name: line for name, line in lines.items() if sum(_defined(one) for one in line) > 1}
-        failed = [name for name, one in said.items() if not one.passed]
+        failed = [name for name, one in by_night.items() if not one.passed]
         if lines:
             yield from pictures.nights(text if rule == text else f"{rule}: {text}", names, lines, failed, f"rule-{i}")
 

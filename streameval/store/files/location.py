@@ -273,8 +273,8 @@ def signed(method: str, url: str, key: str, secret: str, token: str, region: str
     signature = f"AWS4{secret}".encode()
     for part in (*scope.split("/"), f"AWS4-HMAC-SHA256\n{headers['x-amz-date']}\n{scope}\n{digest}"):
         signature = hmac.digest(signature, part.encode(), "sha256")
-    said = f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={names}, Signature={signature.hex()}"
-    return headers | {"authorization": said}
+    credentials = f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={names}, Signature={signature.hex()}"
+    return headers | {"authorization": credentials}
 
 
 def _status(method: str, url: str, *keys: str, condition: bool) -> int:

@@ -64,7 +64,7 @@ _NAME = re.compile(rf"([0-9a-f]{{64}})-[0-9a-f]{{16}}{re.escape(SUFFIX)}")
 
 
 @dataclass
-class _Made:
+class _Transaction:
     """The names of files published in a block, and whether it has failed."""
 
     names: list[str] = field(default_factory=list)
@@ -91,7 +91,7 @@ class PublishedFiles:
 
     def __init__(self, location: Location) -> None:
         self.location = location
-        self.made: _Made | None = None  # see `undone`
+        self.transaction: _Transaction | None = None  # see `undone`
 
     @contextmanager
     def undone(self) -> Iterator[Self]:
@@ -99,14 +99,14 @@ class PublishedFiles:
 
         A full disk needs their room. Files that other processes publish are left for vacuum.
         """
-        files, made = copy(self), _Made()
-        files.made = made
+        files, transaction = copy(self), _Transaction()
+        files.transaction = transaction
         try:
             yield files
         except BaseException:
-            made.unwanted = True  # other threads may be about to publish
+            transaction.unwanted = True  # other threads may be about to publish
             with suppress(*READ_ERRORS):
-                self.delete(made.names)
+                self.delete(transaction.names)
             raise
 
     def publish(self, write: Callable[[BinaryIO], Any]) -> tuple[str, int]:
@@ -117,7 +117,8 @@ class PublishedFiles:
         StoreError
             If the store cannot be written.
         """
-        made, folder = self.made, Path(self.location.path if self.location.local else tempfile.gettempdir())
+        transaction = self.transaction
+        folder = Path(self.location.path if self.location.local else tempfile.gettempdir())
         try:
             if self.location.local:
                 make_folder(folder)
@@ -128,9 +129,9 @@ class PublishedFiles:
                     digest = hashlib.file_digest(written, "sha256").hexdigest()
                 name, size = f"{digest}-{uuid.uuid4().hex[:16]}{SUFFIX}", part.stat().st_size
                 self._rename(part, name)
-                if made is not None:
-                    made.names.append(name)
-                    if made.unwanted:
+                if transaction is not None:
+                    transaction.names.append(name)
+                    if transaction.unwanted:
                         self.delete([name])
         except OSError as error:
             raise StoreError(

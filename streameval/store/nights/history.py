@@ -40,14 +40,11 @@ class Point:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; NaN becomes None, with the reason."""
-        both = {"night": self.night, "cumulative": self.cumulative}
-        told: dict[str, Any] = {"partition": self.partition}
-        told |= {"incomplete": True} if self.incomplete else {}
-        for span, result in both.items():
+        plain: dict[str, Any] = {"partition": self.partition} | ({"incomplete": True} if self.incomplete else {})
+        for span, result in {"night": self.night, "cumulative": self.cumulative}.items():
             if result is not None:
-                facts = result.to_dict()
-                told[span] = {name: facts[name] for name in facts if name not in ("metric", "of")}
-        return told
+                plain[span] = {k: v for k, v in result.to_dict().items() if k not in ("metric", "of")}
+        return plain
 
 
 @dataclass(frozen=True)
@@ -72,9 +69,9 @@ class History(Saved):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        told: dict[str, Any] = {"metric": self.metric, "of": self.of}
-        told |= {} if self.slice is None else {"slice": {k: plain_slice_value(v) for k, v in self.slice.items()}}
-        return told | {"points": [point.to_dict() for point in self.points]}
+        facts: dict[str, Any] = {"metric": self.metric, "of": self.of}
+        facts |= {} if self.slice is None else {"slice": {k: plain_slice_value(v) for k, v in self.slice.items()}}
+        return facts | {"points": [point.to_dict() for point in self.points]}
 
     @property
     def name(self) -> str:

@@ -265,7 +265,7 @@ def select_entries(
     OptionError
         If an argument is not a date, or the name of a partition has none.
     """
-    since, until = (None if given is None else str(given) for given in (since, until))
+    since, until = (None if value is None else str(value) for value in (since, until))
     ordered = sorted(entries, key=natural)
     extent = span(ordered)
     absent = [name for name in partition if name not in entries]
