@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
     from streameval.store.nights.configuration import Configuration
+    from streameval.store.nights.results import Recalled
 
 
 def nights_of_page(
-    context: StoreContext, as_of: Any, selection: Mapping[str, Any], evaluation: Evaluation
+    context: StoreContext, as_of: str | int | date | None, selection: Mapping[str, Any], evaluation: Evaluation
 ) -> list[Section]:
     """The section on nights of an evaluation's page: the first metric of each kind of column, and judgements.
 
@@ -164,7 +165,7 @@ def evaluate(
 
 
 def _restore_evaluation(
-    results: tuple[Any, Any, Any], request: Request, nights: Nights, engine: Engine, options: Mapping[str, Any]
+    results: Recalled, request: Request, nights: Nights, engine: Engine, options: Mapping[str, Any]
 ) -> Evaluation:
     """An evaluation from cached results, dropped rows and counts.
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.families import MetricRequest
     from streameval.scan import File
+    from streameval.states.protocol import State
+    from streameval.states.scores.counts import ScoreCounts
 
 
 _LABELS = pa.struct(
@@ -241,7 +243,7 @@ def _check_rows(columns: Iterable[tuple[str, pa.Array | pa.ChunkedArray]]) -> No
 def gather_facts(
     files: Sequence[File],
     columns: Sequence[str],
-    states: Iterable[tuple[MetricRequest, Any]],
+    states: Iterable[tuple[MetricRequest, State]],
     left_out: Sequence[tuple[str, str]],
     *,
     filtered: bool = False,
@@ -261,7 +263,7 @@ def gather_facts(
         counted = [one | {"nulls": {name: 0 for name, count in one["nulls"].items() if not count}} for one in counted]
     by_column = {name: [one["nulls"].get(name) for one in counted] for name in columns}
     nulls = {name: sum(counts) for name, counts in by_column.items() if None not in counts}
-    nulls |= {w.of: int(state.nan_rows.sum()) for w, state in states if w.group == "score"}
+    nulls |= {w.of: int(cast("ScoreCounts", state).nan_rows.sum()) for w, state in states if w.group == "score"}
     return json.dumps({"nulls": nulls, "files": counted, "left_out": [list(one) for one in left_out]})
 
 

@@ -33,7 +33,7 @@ from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.evaluation.families import MetricRequest
     from streameval.states.grouped.keys import By
@@ -380,7 +380,7 @@ class Configuration:
 class _Nothing:
     """An empty source, for partitions whose states are stored."""
 
-    def batches(self, columns: Sequence[str], batch_rows: int) -> Any:
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """No batches."""
         return iter(())
 

@@ -26,7 +26,7 @@ from streameval.store.files.entries import fact
 from streameval.wording import few
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -111,7 +111,7 @@ class Diagnosis:
         return {"partition": self.partition, "nights": self.nights, **facts}
 
 
-def usual_nights(entry: Entry, entries: Sequence[Entry], failing: Mapping[str, Any]) -> list[Entry]:
+def usual_nights(entry: Entry, entries: Sequence[Entry], failing: Container[str]) -> list[Entry]:
     """The last 7 earlier nights that have rows, are complete and fail no rule."""
     before = entries[: entries.index(entry)]
     return [e for e in before if e.rows and not e.incomplete and e.partition not in failing][-BASELINE:]

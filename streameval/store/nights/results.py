@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from streameval.store.files.location import Location
     from streameval.store.nights.merge import Nights
 
+    Recalled = tuple[tuple[Scalar, ...], tuple[tuple[str, int], ...], tuple[Scalar, ...]]
+
 
 DROPPED = "dropped"
 FILES = 32  # maximum number of files in the table; beyond it they are rewritten as one
@@ -380,7 +382,7 @@ class MetricSeries:
         for w in self.requests():
             self.cache.add("night", name, w.group, self._key("", entry, w, {}), list(islice(results, len(w.metrics))))
 
-    def recall(self, key: str) -> tuple[tuple[Scalar, ...], tuple[tuple[str, int], ...], tuple[Scalar, ...]] | None:
+    def recall(self, key: str) -> Recalled | None:
         """Results, dropped rows and counts of the cached evaluation with a key; None if it is not cached."""
         rows = dict.fromkeys(self.cache.find(key))  # without duplicates from several files of the table
         if not rows:
