@@ -31,11 +31,7 @@ _QUANTILES = (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
 @click.argument("data", nargs=-1, required=True)
 @options("attribute")
 def attribute(
-    data: tuple[str, ...],
-    out: tuple[str, ...] = (),
-    with_examples: bool = False,
-    plan_only: bool = False,
-    **asked: Any,
+    data: tuple[str, ...], out: tuple[str, ...] = (), with_examples: bool = False, plan_only: bool = False, **asked: Any
 ) -> None:
     """Rank the clusters, classes and slices that cost most, in DATA or in a store.
 

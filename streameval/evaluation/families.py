@@ -75,10 +75,7 @@ def assignment_cells(metrics: Sequence[Metric]) -> int | None:
 
 
 def watch_table(
-    engine: Engine,
-    table: ContingencyCounts,
-    watch: Callable[[], W] | None = None,
-    assignment_cells: int | None = None,
+    engine: Engine, table: ContingencyCounts, watch: Callable[[], W] | None = None, assignment_cells: int | None = None
 ) -> tuple[Summary, W]:
     """The summary of a contingency table, and the watcher of all clusters and classes, whose parts `watch` creates.
 

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING
 
 from streameval.errors import LabelError, MissingInputError, WeightError
 from streameval.evaluation.families import weight_problem
-from streameval.evaluation.intervals import (
-    counted,
-    differences,
-    estimated,
-    finalized,
-    sliced_blocks,
-)
+from streameval.evaluation.intervals import counted, differences, estimated, finalized, sliced_blocks
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slice_intervals import sampled_slices

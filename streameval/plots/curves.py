@@ -510,11 +510,7 @@ def plot_attribution(found: Attributed, *, ax: Axes | None = None, save_to: str 
 
 
 def plot_purity_by_size(
-    found: Evaluated | Curve,
-    of: str | None = None,
-    *,
-    ax: Axes | None = None,
-    save_to: str | Path | None = None,
+    found: Evaluated | Curve, of: str | None = None, *, ax: Axes | None = None, save_to: str | Path | None = None
 ) -> Axes:
     """Share of positives by cluster size, on which AUL depends, with the rows of each size as bars.
 

@@ -58,11 +58,7 @@ _CHANGED = {
         "Clusters that hold several earlier clusters",
         "no cluster holds rows of several earlier clusters",
     ),
-    "splits": (
-        "Split since {}",
-        "Earlier clusters spread over several clusters",
-        "no earlier cluster was split",
-    ),
+    "splits": ("Split since {}", "Earlier clusters spread over several clusters", "no earlier cluster was split"),
 }
 _HEADS = {"running_share": "running", "false_pairs": "false pairs", "missed_pairs": "missed pairs"}
 _CHANGED_HEADS = {

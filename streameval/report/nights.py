@@ -122,10 +122,7 @@ def nights_section(
 
 
 def _table(
-    names: Sequence[str],
-    series: Lines,
-    failing: Mapping[str, Sequence[str]],
-    incomplete: Sequence[str],
+    names: Sequence[str], series: Lines, failing: Mapping[str, Sequence[str]], incomplete: Sequence[str]
 ) -> Table:
     """One row per night: rows, values, and what is wrong with it."""
     columns = [(metric, of, line) for metric, lines in series.items() for of, line in lines.items()]

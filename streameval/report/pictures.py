@@ -383,11 +383,7 @@ def concentration(attribution: Attributed) -> Iterator[Figure]:
 
 
 def nights(
-    title: str,
-    names: Sequence[str],
-    lines: Mapping[str, Sequence[Scalar | None]],
-    failed: Sequence[str],
-    prefix: str,
+    title: str, names: Sequence[str], lines: Mapping[str, Sequence[Scalar | None]], failed: Sequence[str], prefix: str
 ) -> Iterator[Figure]:
     """Values night by night; nights that fail are marked."""
     none = (math.nan,) * 3

@@ -25,14 +25,7 @@ import numpy as np
 from streameval.kernels.contingency.cells import BucketArrays, CellArrays, cluster_cells
 from streameval.kernels.contingency.tables import add_margins, slots_for, tally_small
 from streameval.kernels.singletons import marks_for
-from streameval.states.contingency.cells import (
-    Keys,
-    Margins,
-    class_layouts,
-    interval_items,
-    numbered,
-    sizes_of_cells,
-)
+from streameval.states.contingency.cells import Keys, Margins, class_layouts, interval_items, numbered, sizes_of_cells
 from streameval.states.contingency.pass_by_class import lone_classes
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
@@ -74,14 +67,7 @@ class ClusterCells(NamedTuple):
 
 
 def whole_clusters(
-    keyed: KeyedCounts,
-    interval: Interval,
-    keys: Keys,
-    further: int,
-    sizes: Array,
-    budget: Budget,
-    *,
-    packed: bool,
+    keyed: KeyedCounts, interval: Interval, keys: Keys, further: int, sizes: Array, budget: Budget, *, packed: bool
 ) -> Iterator[ClusterCells]:
     """Cells of the clusters in an interval of buckets, a bounded number at a time unless a bucket is larger.
 
@@ -196,14 +182,7 @@ class FirstPass:
     """
 
     def __init__(
-        self,
-        keys: Keys,
-        rows: int,
-        items: int,
-        budget: Budget,
-        *,
-        owner: bool = False,
-        watcher: Watcher | None = None,
+        self, keys: Keys, rows: int, items: int, budget: Budget, *, owner: bool = False, watcher: Watcher | None = None
     ) -> None:
         self._keys, self._watcher, self._budget = keys, watcher, budget
         layouts = class_layouts(keys, rows, keys.cluster * owner)

@@ -53,12 +53,7 @@ _ONCE = np.empty(0, dtype=np.int64)  # every cell counts once
 
 
 def compiled_sums(
-    rows: Codes,
-    cols: Codes,
-    counts: Values,
-    row_totals: Values,
-    col_totals: Values,
-    times: Codes = _ONCE,
+    rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values, times: Codes = _ONCE
 ) -> tuple[dict[Number, Number], dict[Number, Number], int]:
     """Σ n² by class size and by cluster size, and Σ n²/(r·c) in units of 2^-104; with multiplicities.
 

@@ -135,10 +135,7 @@ class QuantileSpec:
         return QuantileSketch(self)
 
     def from_arrow(
-        self,
-        header: Mapping[str, Any],
-        batches: Iterable[pa.RecordBatch],
-        budget: Budget,
+        self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
     ) -> QuantileSketch:
         """The sketch that `QuantileSketch.to_arrow` wrote; raises `ValueError` if the table is damaged."""
         table = pa.Table.from_batches(batches, self.schema)

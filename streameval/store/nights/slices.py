@@ -136,10 +136,7 @@ def evaluate_slices(
 
 
 def slice_histories(
-    nights: Nights,
-    engine: Engine,
-    key: By,
-    series: Sequence[tuple[str, MetricRequest, Mapping[str, Any], History]],
+    nights: Nights, engine: Engine, key: By, series: Sequence[tuple[str, MetricRequest, Mapping[str, Any], History]]
 ) -> list[History]:
     """The histories of metrics in every slice, largest slices first.
 
