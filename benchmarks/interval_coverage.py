@@ -179,7 +179,7 @@ class Cell:
         """The metrics of the first column, and the differences of both, with replicates."""
         wanted, resampling = WANTED[self.kind], Resampling(LEVEL, unit)
         states = _folded(columns, [*(w.spec for w in wanted), *(w.spec for w in block_requests(wanted, resampling))])
-        answered = [(w, w.family.replication.swept(ENGINE, w, states[w.spec])) for w in wanted]
+        answered = [(w, w.replication(resampling).swept(ENGINE, states[w.spec])) for w in wanted]
         found, _ = estimated(ENGINE, answered, states, tuple(finalize(ENGINE, answered)), resampling)
         columns_of = [{one.own.scalar.metric: one for one in found if one.own.scalar.of == w.of} for w in wanted]
         first, second = columns_of[0], columns_of[-1]

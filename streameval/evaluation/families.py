@@ -24,7 +24,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 from streameval.errors import OptionError, SchemaError
 from streameval.metrics import left_out
@@ -87,6 +87,8 @@ def watch_table(
     return summary, cast("W", watcher)
 
 
+S = TypeVar("S")  # the state that `Replication.swept` returns
+
 _NO_BLOCKS = "its states keep no blocks to leave out"
 _UNLABELLED = "the positives of rows without a label are themselves an estimate"
 _NOT_KEPT = "blocks of its units are not kept for all of these rows; add the unit to the store (add --unit COLUMN)"
@@ -99,39 +101,40 @@ _NO_COMMON_UNITS = "clusterings have no units in common: evaluate the files with
 _REPLICATES = 16  # replicates finalized per task
 
 
-class Replication:
-    """The replicates of the metrics of a family; the defaults have none.
+@dataclass(frozen=True)
+class Replication(Generic[S]):
+    """The replicates of the metrics of a request; the defaults have none.
 
     Attributes
     ----------
+    request : the state and its metrics
+    resampling : the requested sampling intervals
     own_blocks : whether intervals need a state of blocks; stores then keep it
     source_family : family whose replicates for the same column serve the metrics; empty if they have their own
     """
 
+    request: MetricRequest
+    resampling: Resampling
     own_blocks: ClassVar[bool] = False
     source_family: ClassVar[str] = ""
 
-    def blocks(self, request: MetricRequest, resampling: Resampling) -> Spec | None:
+    def blocks(self) -> Spec | None:
         """The spec of a state to fold for sampling intervals; None if none is needed."""
         return None
 
-    def swept(self, engine: Engine, request: MetricRequest, state: Any) -> Any:
+    def swept(self, engine: Engine, state: State) -> S:
         """The replacement of the state if replicates are needed; one sweep may give both values and replicates."""
-        return state
+        return cast("S", state)
 
-    def certificates(
-        self, request: MetricRequest, state: State, blocks: Any, resampling: Resampling
-    ) -> tuple[Metric, ...]:
+    def certificates(self, state: State, blocks: State | None) -> tuple[Metric, ...]:
         """Further metrics of a state that its intervals need, given its blocks (None if it has none)."""
         return ()
 
-    def own(self, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+    def own(self, state: S, blocks: State | None) -> Resampled | str:
         """The source of the replicates for intervals, from a state and its blocks; or the reason why there is none."""
         return _NO_BLOCKS
 
-    def paired(
-        self, engine: Engine, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> Resampled | str | None:
+    def paired(self, engine: Engine, state: S, blocks: State | None) -> Resampled | str | None:
         """The source of the replicates for differences between columns; None if it is that of the intervals."""
         return None
 
@@ -148,71 +151,67 @@ def _compute_all(jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
     return [_scalars(metrics, computed(state, metrics)) for state, metrics in (make() for make in jobs)]
 
 
-class ScoreReplication(Replication):
+class ScoreReplication(Replication["State"]):
     """Blocks of units, counted on a coarse grid or exactly."""
 
     own_blocks = True
 
-    def blocks(self, request: MetricRequest, resampling: Resampling) -> Spec:
+    def blocks(self) -> Spec:
         """Counts by block on a coarse grid, or the exact state split by block."""
-        facts = request.spec.column, request.spec.type, request.spec.weighted, request.spec.nan
-        key = resampling.blocks
-        if resampling.bins is None:
+        spec, key = self.request.spec, self.resampling.blocks
+        facts = spec.column, spec.type, spec.weighted, spec.nan
+        if self.resampling.bins is None:
             return GroupedSpec(ScoreSpec(*facts), key)
-        return BlockSpec(*facts, key.unit, key.count, resampling.bins)
+        return BlockSpec(*facts, key.unit, key.count, self.resampling.bins)
 
-    def certificates(
-        self, request: MetricRequest, state: State, blocks: BlockCounts | None, resampling: Resampling
-    ) -> tuple[Metric, ...]:
+    def certificates(self, state: State, blocks: State | None) -> tuple[Metric, ...]:
         """Standard errors with each row as a unit; they show whether the grid is fine enough unless that is certain."""
-        single = resampling.unit is None and not request.spec.weighted
-        grid = None if resampling.bins is None or blocks is None else _grid(state, blocks, resampling)
-        return certificates(request.computed, coarse=grid is not None and not grid.sure, single=single)
+        single = self.resampling.unit is None and not self.request.spec.weighted
+        grid = None if self.resampling.bins is None or blocks is None else self._grid(state, blocks)
+        return certificates(self.request.computed, coarse=grid is not None and not grid.sure, single=single)
 
-    def own(self, request: MetricRequest, state: State, blocks: Any, resampling: Resampling) -> Resampled | str:
+    def own(self, state: State, blocks: State | None) -> Resampled | str:
         """The state without each block."""
         if blocks is None:
-            return _NO_UNIT if resampling.unit is None else _NOT_KEPT
-        if resampling.bins is not None:
-            return _grid(state, blocks, resampling)
-        return left_out.SplitState(blocks, resampling.named_unit, resampling.blocks.count)
+            return _NO_UNIT if self.resampling.unit is None else _NOT_KEPT
+        if self.resampling.bins is not None:
+            return self._grid(state, blocks)
+        split = cast("Grouped", blocks)
+        return left_out.SplitState(split, self.resampling.named_unit, self.resampling.blocks.count)
+
+    def _grid(self, state: State, blocks: State) -> BlockReplicates:
+        exact, unit = state.spec.kind == ScoreSpec.kind, self.resampling.named_unit
+        return BlockReplicates(cast("BlockCounts", blocks), unit, self.resampling.blocks.count, exact)
 
 
-def _grid(state: State, blocks: BlockCounts, resampling: Resampling) -> BlockReplicates:
-    exact = state.spec.kind == ScoreSpec.kind
-    return BlockReplicates(blocks, resampling.named_unit, resampling.blocks.count, exact)
-
-
-class ClusterReplication(Replication):
+class ClusterReplication(Replication[left_out.SweptClusters]):
     """Blocks of clusters for intervals, of units for differences between clusterings."""
 
-    def blocks(self, request: MetricRequest, resampling: Resampling) -> Spec | None:
+    def blocks(self) -> Spec | None:
         """Cluster counts by block of the unit, for differences between clusterings."""
-        paired = resampling.unit is not None and not request.spec.unlabelled
-        return GroupedSpec(request.spec, resampling.blocks) if paired else None
+        paired = self.resampling.unit is not None and not self.request.spec.unlabelled
+        return GroupedSpec(self.request.spec, self.resampling.blocks) if paired else None
 
-    def swept(self, engine: Engine, request: MetricRequest, state: Any) -> Any:
+    def swept(self, engine: Engine, state: Any) -> left_out.SweptClusters:
         """The size table, with its changes if each block of clusters is left out."""
-        if request.spec.unlabelled or not request.metrics:
-            return state
+        if self.request.spec.unlabelled or not self.request.metrics:
+            return cast("left_out.SweptClusters", state)  # whose replicates are refused, or not needed
         changes = _changes(engine, state)
-        return left_out.SweptClusters(changes.table, state.dropped_rows, changes)
+        return left_out.SweptClusters(changes.table, state.dropped_rows, changes=changes)
 
-    def own(self, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+    def own(self, state: left_out.SweptClusters, blocks: State | None) -> Resampled | str:
         """The state without each block of clusters, which are the sampling units."""
-        if request.spec.unlabelled:
+        if self.request.spec.unlabelled:
             return _UNLABELLED
-        return left_out.without_rows(state.changes, request.of, int(state.table.clusters.sum()))
+        return left_out.without_rows(state.changes, self.request.of, int(state.table.clusters.sum()))
 
-    def paired(
-        self, engine: Engine, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> Resampled | str | None:
+    def paired(self, engine: Engine, state: left_out.SweptClusters, blocks: State | None) -> Resampled | str | None:
         """The state without each block of the unit, which clusterings have in common."""
-        if request.spec.unlabelled:
+        if self.request.spec.unlabelled:
             return _UNLABELLED
         if blocks is None:
-            return _NO_COMMON_UNITS if resampling.unit is None else _NO_CELLS
-        return left_out.without_rows(state.changes.paired or _changes(engine, blocks), resampling.named_unit)
+            return _NO_COMMON_UNITS if self.resampling.unit is None else _NO_CELLS
+        return left_out.without_rows(state.changes.paired or _changes(engine, blocks), self.resampling.named_unit)
 
 
 def _changes(engine: Engine, state: State) -> SizeChanges:
@@ -221,24 +220,22 @@ def _changes(engine: Engine, state: State) -> SizeChanges:
     return changes
 
 
-class ClassReplication(Replication):
+class ClassReplication(Replication[left_out.SweptTable]):
     """Blocks of classes, which are units that all clusterings have in common."""
 
-    def swept(self, engine: Engine, request: MetricRequest, state: ContingencyCounts) -> left_out.SweptTable:
+    def swept(self, engine: Engine, state: Any) -> left_out.SweptTable:
         """The summary of the table, with its replicates if each block of classes is left out."""
-        summary, blocks = watch_table(engine, state, ClassBlocks, assignment_cells(request.metrics))
+        summary, blocks = watch_table(engine, state, ClassBlocks, assignment_cells(self.request.metrics))
         return left_out.SweptTable(state, summary, blocks.replicates(summary))
 
-    def own(self, request: MetricRequest, state: left_out.SweptTable, blocks: Any, resampling: Resampling) -> Resampled:
+    def own(self, state: left_out.SweptTable, blocks: State | None) -> Resampled:
         """The table without each block of classes, which are the sampling units; the state itself holds them."""
-        return left_out.without_classes(state.replicates, request.spec.classes)
+        return left_out.without_classes(state.replicates, self.request.spec.classes)
 
-    def paired(
-        self, engine: Engine, request: MetricRequest, state: left_out.SweptTable, blocks: Any, resampling: Resampling
-    ) -> str | None:
+    def paired(self, engine: Engine, state: left_out.SweptTable, blocks: State | None) -> str | None:
         """None, since classes are units common to all clusterings; but rows with a null class have no block."""
         if state.replicates.classless:
-            return f"rows with a null class {request.spec.classes} have no block: leave them out (--nulls drop)"
+            return f"rows with a null class {self.request.spec.classes} have no block: leave them out (--nulls drop)"
         return None
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
@@ -247,22 +244,21 @@ class ClassReplication(Replication):
         return [_scalars(some, [m.combine([m.partial(one)], one) for m in some]) for one, some in summaries]
 
 
-class GroupReplication(Replication):
+class GroupReplication(Replication[left_out.SweptGroups]):
     """Blocks of groups over which a metric is averaged."""
 
-    def swept(self, engine: Engine, request: MetricRequest, state: State) -> Any:
+    def swept(self, engine: Engine, state: Any) -> left_out.SweptGroups:
         """The scores of the groups, with the sums of each block of groups."""
-        if not request.metrics:
-            return state
-        sums = engine.finalize([(state, [left_out.SumsByBlock(mean) for mean in request.metrics])])[0]  # type: ignore[arg-type]  # its requests hold means only
-        by_name = {metric.name: one for metric, one in zip(request.metrics, sums, strict=True)}
+        means = self.request.metrics
+        if not means:
+            return cast("left_out.SweptGroups", state)
+        sums = engine.finalize([(state, [left_out.SumsByBlock(mean) for mean in means])])[0]  # type: ignore[arg-type]  # its requests hold means only
+        by_name = {mean.name: one for mean, one in zip(means, sums, strict=True)}
         return left_out.SweptGroups(**vars(state), block_sums=by_name)
 
-    def own(
-        self, request: MetricRequest, state: left_out.SweptGroups, blocks: Any, resampling: Resampling
-    ) -> Resampled:
+    def own(self, state: left_out.SweptGroups, blocks: State | None) -> Resampled:
         """The means without each block of groups, which are the sampling units; the state itself holds their ids."""
-        return left_out.without_groups(state.block_sums, request.spec.groups)
+        return left_out.without_groups(state.block_sums, self.request.spec.groups)
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
         """The results without each block, from the sums over the remaining groups."""
@@ -270,12 +266,12 @@ class GroupReplication(Replication):
         return [[Scalar.certain(metric.name, means[metric.name]) for metric in some] for means, some in values]
 
 
-class SampleReplication(Replication):
+class SampleReplication(Replication["State"]):
     """The replicates of all rows serve a sample, whose own error is larger."""
 
     source_family = "score"
 
-    def own(self, request: MetricRequest, state: State, blocks: Any, resampling: Resampling) -> str:
+    def own(self, state: State, blocks: State | None) -> str:
         """The reason why there are none of a sample, for metrics that estimate none of all rows (`of_all_rows`)."""
         return "a sample has no replicates, and the metric names no metric of all rows that has (of_all_rows)"
 
@@ -314,10 +310,13 @@ class MetricRequest:
         """The metrics, and those of whose replicates the intervals of others are made."""
         return self.metrics + self.interval_sources
 
+    def replication(self, resampling: Resampling) -> Replication[Any]:
+        """How replicates are computed."""
+        return self.family.replication(self, resampling)
+
     def blocks(self, resampling: Resampling) -> MetricRequest | None:
         """The additional state that sampling intervals need, such as ``score.blocks``; None if they need none."""
-        blocks = self.family.replication.blocks
-        spec = blocks(self, resampling) if resampling.level is not None and self.computed else None
+        spec = self.replication(resampling).blocks() if resampling.level is not None and self.computed else None
         return None if spec is None else replace(self, spec=spec, metrics=(), interval_sources=(), of_blocks=True)
 
 
@@ -349,7 +348,7 @@ class Family(ABC):
     name: ClassVar[str]
     column: ClassVar[str]
     sweep_metrics: ClassVar[tuple[Metric, ...]] = ()
-    replication: ClassVar[Replication] = Replication()
+    replication: ClassVar[type[Replication[Any]]] = Replication
 
     @abstractmethod
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
@@ -374,7 +373,7 @@ class Clusters(Family):
     name = "cluster"
     column = "cluster"
     sweep_metrics: ClassVar[tuple[Metric, ...]] = (CutRows(),)
-    replication = ClusterReplication()
+    replication = ClusterReplication
 
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """Sizes of the clusters of every cluster column."""
@@ -396,7 +395,7 @@ class Contingency(Family):
 
     name = "classes"
     column = "cluster"
-    replication = ClassReplication()
+    replication = ClassReplication
 
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """The table of classes and clusters of every cluster column."""
@@ -445,7 +444,7 @@ class Scores(_OfScores):
     """Metrics of a score column."""
 
     name = "score"
-    replication = ScoreReplication()
+    replication = ScoreReplication
 
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """Exact counts of every score column, or its histogram."""
@@ -468,7 +467,7 @@ class Groups(_OfScores):
     """Means of the metrics of a score column over groups."""
 
     name = "groups"
-    replication = GroupReplication()
+    replication = GroupReplication
 
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """The scores of every score column, by group."""
@@ -488,7 +487,7 @@ class Samples(_OfScores):
     """Metrics of a sampled score column."""
 
     name = "sample"
-    replication = SampleReplication()
+    replication = SampleReplication
 
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """A sample of every score column whose gain area is requested."""

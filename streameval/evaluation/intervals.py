@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.families import MetricRequest, Replication
     from streameval.evaluation.request import Resampling
     from streameval.evaluation.slices import Swept
     from streameval.metrics.protocol import Metric
@@ -112,7 +112,7 @@ def finalized(
     for w, state in states:
         certified = resampling.level is not None and w not in swept
         blocks = _blocks(w, folded, resampling)
-        more = w.family.replication.certificates(w, state, blocks, resampling) if certified else ()
+        more = w.replication(resampling).certificates(state, blocks) if certified else ()
         further.append((*w.interval_sources, *more) if certified else ())
     jobs = [(replace(w, metrics=w.metrics + more), state) for (w, state), more in zip(states, further, strict=True)]
     values = whole_results(engine, jobs, swept)
@@ -154,18 +154,18 @@ def estimated(
     sources: dict[tuple[str, str], Resampled] = {}
     by_metric: dict[tuple[str, str], Estimated] = {}  # of all rows, by column and metric
     for (w, state), known in zip(states, certain or [{}] * len(states), strict=True):
-        metrics, replication = w.computed, w.family.replication
+        metrics, replication = w.computed, w.replication(resampling)
         if not metrics:
             continue  # folded for its rows alone
         exact = partial(_exact, engine, state, known)
         values = [*results[len(collected) : len(collected) + len(w.metrics)], *exact(w.interval_sources)]
         blocks = _blocks(w, folded, resampling)
-        source = replication.own(w, state, blocks, resampling)
+        source = replication.own(state, blocks)
         if not isinstance(source, str):
             sources[w.group, w.of] = source
-        own = paired = _replicated(engine, w, state, values, source, resampling, exact)
-        if (other := replication.paired(engine, w, state, blocks, resampling)) is not None:
-            paired = _replicated(engine, w, state, values, other, resampling, exact)
+        own = paired = _replicated(engine, replication, state, values, source, exact)
+        if (other := replication.paired(engine, state, blocks)) is not None:
+            paired = _replicated(engine, replication, state, values, other, exact)
         if replication.own_blocks and blocks is None and resampling.unit is None and not w.spec.weighted:
             own = by_row(own, metrics, state.totals(), exact)  # differences need blocks
         pairs = [Estimated(*pair) for pair in zip(own, paired, strict=True)]
@@ -176,20 +176,19 @@ def estimated(
 
 def _replicated(
     engine: Engine,
-    request: MetricRequest,
+    replication: Replication[Any],
     state: State,
     values: Sequence[Scalar],
     source: Resampled | str,
-    resampling: Resampling,
     exact: Callable[[Sequence[Metric]], list[Any]],
 ) -> list[Estimate]:
     """The values with their replicates from a source, or without, for the reason that is in its place."""
     if not isinstance(source, str) and all(math.isnan(value.value) for value in values):
         source = "the value is undefined"
     if isinstance(source, str):
-        return [refused(value, resampling.named_unit, source) for value in values]
-    replicates = partial(request.family.replication.replicates, engine)
-    return estimates(values, request.computed, state.totals().rows, source, replicates, exact)
+        return [refused(value, replication.resampling.named_unit, source) for value in values]
+    replicates = partial(replication.replicates, engine)
+    return estimates(values, replication.request.computed, state.totals().rows, source, replicates, exact)
 
 
 def _of_samples(

@@ -61,7 +61,7 @@ def finalize_all(
                 raise WeightError(f"{where}: weight column {request.weight!r} {problem}")
     sources = states
     if level is not None:
-        sources = [(w, w.family.replication.swept(engine, w, state)) for w, state in states]
+        sources = [(w, w.replication(resampling).swept(engine, state)) for w, state in states]
     blocks = dict(folded.states)
     for key in slicing.keys[:1]:  # the blocks of all rows are those of the first slicing together
         split = sliced_blocks(requests, folded.states, resampling, key)

@@ -98,7 +98,7 @@ def _rests(
     for group in groups:
         blocks = {spec: next(counts) for spec, counts in left.items()}
         rest = [(w, state.without(group, budget=engine.budget)) for w, state in grouped]
-        swept = [(w, w.family.replication.swept(engine, w, state)) for w, state in rest]
+        swept = [(w, w.replication(resampling).swept(engine, state)) for w, state in rest]
         results, certain = finalized(engine, swept, blocks, {}, resampling)
         values = iter(results)
         checked = [one for w, state in rest for one in usable(w, state, list(islice(values, len(w.metrics))))]
@@ -155,6 +155,6 @@ def _of_slices(
         groups = [tuple((values[0].slice or {}).values()) for values in some]
         states = [(w, sliced.grouped(w, key).several(groups, engine.budget)) for w in sliced.requests]
         for i, (group, values) in enumerate(zip(groups, some, strict=True)):
-            swept = [(w, w.family.replication.swept(engine, w, several[i])) for w, several in states]
+            swept = [(w, w.replication(resampling).swept(engine, several[i])) for w, several in states]
             blocks = {spec: each.only(group) for spec, each in split.items()}
             yield estimated(engine, swept, blocks, values, resampling)[0]

@@ -81,7 +81,7 @@ class SweptClusters(SizeState):
     changes : SizeChanges without each block of clusters
     """
 
-    changes: SizeChanges | None = None
+    changes: SizeChanges = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
