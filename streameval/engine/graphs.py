@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval
 
-    Cut = Mapping[Any, Interval]  # the buckets of each state in one range
+    Cut = Mapping[work.Key, Interval]  # the buckets of each state in one range
 
 
 RETRIES = 2  # number of retries for a file that cannot be read

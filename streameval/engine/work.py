@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval
     from streameval.states.keyed.ranges import Rows
+    from streameval.states.protocol import State, StoredSpec
     from streameval.states.rounds import Round
 
     Spread = tuple[Folded, dict[Any, Rows]]
-    Range = Mapping[Any, Rows]
+    Key = StoredSpec | str  # of rows: the spec of their state, or `ROWS`
+    Range = Mapping[Key, Rows]
     T = TypeVar("T")
 
 
@@ -127,7 +129,7 @@ ROWS = "rows"  # key of the rows that a round hands on
 
 
 def visit(
-    ranges: Range, key: Any, outline: Round, interval: Interval, resources: Resources
+    ranges: Range, key: Key, outline: Round, interval: Interval, resources: Resources
 ) -> tuple[tuple[list[Any], Round | None], dict[str, Rows]]:
     """Visit the rows of a range; returns the values with the outline of what the round hands on, and the rows."""
     here = restored(outline, ranges[key])
@@ -166,7 +168,7 @@ def _rows(part: Part | Range) -> Range:
     return part.rows if isinstance(part, Part) else part
 
 
-def split(folded: Spread | Range, intervals: Mapping[Any, Interval]) -> Part:
+def split(folded: Spread | Range, intervals: Mapping[Key, Interval]) -> Part:
     """Extract one range from a fold task's rows, or from a coarser range, without copying."""
     rows = folded[1] if isinstance(folded, tuple) else folded
     return Part({spec: ranged(rows[spec], interval) for spec, interval in intervals.items()})
@@ -179,9 +181,9 @@ def join(parts: Sequence[Part | Range]) -> Range:
 
 
 def finalize(
-    ranges: Mapping[Any, Rows],
+    ranges: Range,
     outlines: Folded,
-    wanted: Sequence[tuple[Any, Any, Sequence[Interval], Sequence[Metric] | bytes]],
+    wanted: Sequence[tuple[StoredSpec, StoredSpec, Sequence[Interval], Sequence[Metric] | bytes]],
     resources: Resources,
 ) -> list[list[list[list[Any]]]]:
     """Partials of the shards of one range, for several states.
@@ -209,7 +211,7 @@ def finalize(
 def dump(
     ranges: Sequence[Part | Range],
     outlines: Folded,
-    wanted: tuple[Any, Any, pa.Schema],
+    wanted: tuple[StoredSpec, StoredSpec, pa.Schema],
     interval: Interval,
     run: str | None,
     resources: Resources,
@@ -239,9 +241,10 @@ def dump(
     return [batch for part in parts for batch in codec.stored_batches(part, schema, resources.budget)]
 
 
-def _of(spec: Any, state: Any, resources: Resources) -> Any:
+def _of(spec: StoredSpec, state: Any, resources: Resources) -> State:
     """The state of a spec, from the state that holds its rows: this one, or the one derived from it."""
-    return state if spec == state.spec else state.total(resources.budget)
+    derived: State = state if spec == state.spec else state.total(resources.budget)
+    return derived
 
 
 def packed(metrics: Sequence[Metric]) -> Sequence[Metric] | bytes:
