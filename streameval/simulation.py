@@ -200,15 +200,8 @@ def _check_real(name: str, value: object, holds: bool, wanted: str) -> None:
 
 
 BLOCK = 1 << 16
-COLUMNS = {
-    "message_id": np.dtype(np.int64),
-    "label": np.dtype(np.int8),
-    "score_a": np.dtype(np.float32),
-    "score_b": np.dtype(np.float64),
-    "campaign": np.dtype(np.int64),
-    "cluster": np.dtype(np.int64),
-    "weight": np.dtype(np.float64),
-}
+_TYPES = {"message_id": "i8", "label": "i1", "score_a": "f4", "score_b": "f8", "campaign": "i8", "cluster": "i8"}
+COLUMNS = {name: np.dtype(kind) for name, kind in (_TYPES | {"weight": "f8"}).items()}
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, made odd: its multiples are spread evenly
 PIECE_BITS = 3
 

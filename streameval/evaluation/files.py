@@ -203,7 +203,8 @@ class Files:
 
     def fold(self) -> Folded:
         """Fold the states."""
-        return self._with_skipped(self.engine.read(self.scan.pieces, self.scan.rows, self.plan))
+        folded = self.engine.read(self.scan.pieces, self.scan.rows, self.plan)
+        return replace(folded, skipped=(*self.scan.skipped, *folded.skipped))
 
     def states(self, request: Request) -> tuple[Sequence[MetricRequest], Folded]:
         """Fold the states of a request; the specs of samples may change if they take a second pass."""
@@ -214,14 +215,11 @@ class Files:
             requests = [
                 replace(w, spec=final[w.spec][0], metrics=final[w.spec][1]) if w.spec in final else w for w in requests
             ]
-            folded = self._with_skipped(folded)
+            folded = replace(folded, skipped=(*self.scan.skipped, *folded.skipped))
         else:
             folded = self.fold()
         self.check_found(folded)
         return requests, folded
-
-    def _with_skipped(self, folded: Folded) -> Folded:
-        return replace(folded, skipped=(*self.scan.skipped, *folded.skipped))
 
     def check_found(self, folded: Folded) -> None:
         """Raise `LabelError` if rows have several labels and none is `pos_label`."""
