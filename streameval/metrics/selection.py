@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streameval.errors import OptionError
 from streameval.metrics.catalogue import CATALOGUE, FAMILIES, clustering_rows, entry_of, glob_of
@@ -24,7 +24,10 @@ from streameval.metrics.sketches import named_quantile, quantiles
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from streameval.metrics.contingency.clustering import ClusteringMetric
     from streameval.metrics.protocol import Entry, Metric
+
+M = TypeVar("M", bound="Metric")
 
 _INPUTS = {
     "score": "name one (--score)",
@@ -65,17 +68,20 @@ class Selection:
             return ()
         own = tuple(metric for metric in self.own if metric.family == family)
         if family == "classes":
-            return (*self._clustering, *own)
-        picked = self._picked(entry for entry in CATALOGUE if entry.family == family and entry.metric is not None)
+            metrics = (*(CLUSTERING_METRICS if self.usual else ()), *(m for p in self.patterns for m in _measures(p)))
+            return (*map(self._with_options, {metric.name: metric for metric in metrics}.values()), *own)
+        if family == "sketch":
+            return tuple(dict.fromkeys((*quantiles(self.patterns, self._names_quantile), *own)))
+        rows = (entry for entry in CATALOGUE if entry.family == family and entry.metric)
+        rows = (e for e in rows if (e.default and self.usual) or (self.narrowed and self._names(e.name, e)))
+        picked = [self._with_options(entry.metric) for entry in rows]
         if family == "score":
             cuts = truncated(self.truncate)
-            picked += cuts if not self.quantiles else tuple(m for m in cuts if not self.patterns or self._names(m.name))
-            picked += (*operating_points(self.at), *self._named(self.patterns, (family,)))
-        if family == "sketch":
-            picked = quantiles(self.patterns, self._names_quantile)
+            picked += [m for m in cuts if not (self.quantiles and self.patterns) or self._names(m.name)]
+            picked += [*operating_points(self.at), *self._named(self.patterns, (family,))]
         if family == "sample":
-            areas = tuple(m for m in self._areas if not self.patterns or self._names(m.name))
-            picked = (*areas, *self._named(self.patterns, (family,))) or self._areas
+            picked = [m for m in self._areas if not self.patterns or self._names(m.name)]
+            picked = [*picked, *self._named(self.patterns, (family,))] or list(self._areas)
         return tuple(dict.fromkeys((*picked, *own)))
 
     def behind(self, family: str) -> tuple[Metric, ...]:
@@ -87,9 +93,9 @@ class Selection:
         >>> [metric.name for metric in selection.behind("score")]
         ['agc']
         """
-        own, due = self.of(family), (of_all_rows(metric) for other in self.families for metric in self.of(other))
-        lacking = dict.fromkeys(metric for metric in due if metric is not None and metric not in own)
-        return tuple(metric for metric in lacking if (entry := entry_of(metric.name)) and entry.family == family)
+        own, sources = self.of(family), (of_all_rows(metric) for other in self.families for metric in self.of(other))
+        further = dict.fromkeys(metric for metric in sources if metric is not None and metric not in own)
+        return tuple(metric for metric in further if (entry := entry_of(metric.name)) and entry.family == family)
 
     def check(self) -> None:
         """Raise `OptionError` if a pattern matches no metric, or an operating point or a user's metric is invalid."""
@@ -97,93 +103,70 @@ class Selection:
         for metric in self.own:
             _check_own(metric, self.families)
         for pattern in self.patterns:
-            if not self.known(pattern):
-                self._refuse_without_input(pattern)
-                if "," in pattern and all(self.known(name.strip()) for name in pattern.split(",")):
-                    raise OptionError(
-                        f"no metric is named {pattern!r}; name each by a --metric, or give a list (metrics=[…])"
-                    )
-                names = list(self._names_of_all())
-                near = self._forms(pattern) or [repr(name) for name in self._near(pattern)]
-                hint = f"; did you mean {' or '.join(near)}? There" if near else "; there"
-                msg = f"no metric is named {pattern!r}{hint} are: {', '.join(names)}"
-                if "cluster" in self.families and "classes" not in self.families:
-                    msg += ", and with a class column (--classes) those of clusters against classes"
-                elif "classes" in self.families:
-                    msg += ", and variants such as assignment_score/m3/raw"
-                msg += f"; groups are {', '.join(self._groups)}"
-                raise OptionError(msg)
+            if not self._is_known(pattern):
+                self._refuse(pattern)
         if self.clip is not None and not any("clip" in _options(metric) for metric in self.of("score")):
             raise OptionError(
                 f"clip={self.clip:g} would change nothing without log_loss: add it to metrics (--metric log_loss)",
                 "clip",
             )
 
-    def known(self, pattern: str) -> bool:
+    def _is_known(self, pattern: str) -> bool:
         """Whether a pattern names metrics that there is input for."""
-        others = any(fnmatchcase(name, pattern) for name in self._plain_names)
-        others |= "sketch" in self.families and named_quantile(pattern) is not None
         return (
-            others
-            or bool(self._named((pattern,), self.families))
-            or pattern == "default"
-            or _group(pattern, self.families)
+            pattern == "default"
+            or any(fnmatchcase(name, pattern) for name in self._plain_names)
+            or any(pattern in (entry.family, entry.subject) for entry in CATALOGUE if entry.family in self.families)
+            or ("sketch" in self.families and named_quantile(pattern) is not None)
             or ("classes" in self.families and bool(_measures(pattern)))
+            or bool(self._named((pattern,), self.families))
         )
 
-    def _refuse_without_input(self, pattern: str) -> None:
-        """Raise `OptionError` if a pattern names metrics of families that there is no input for."""
+    def _refuse(self, pattern: str) -> None:
+        """Raise `OptionError` for a pattern that matches no metric, with what was likely meant."""
         for family, remedy in _INPUTS.items():
             others = ("score", family) if family == "sample" else (family,)
-            if family not in self.families and replace(self, families=others, quantiles=1).known(pattern):
+            if family not in self.families and replace(self, families=others, quantiles=1)._is_known(pattern):  # noqa: SLF001 - of the same class
                 raise OptionError(f"metric {pattern!r} needs {FAMILIES[family]}: {remedy}")
-
-    def _forms(self, name: str) -> list[str]:
-        """How metrics that hold a value are written, of those that begin as a name does."""
+        if "," in pattern and all(self._is_known(name.strip()) for name in pattern.split(",")):
+            raise OptionError(f"no metric is named {pattern!r}; name each by a --metric, or give a list (metrics=[…])")
+        rows = (*CATALOGUE, *(clustering_rows() if "classes" in self.families else ()))
+        groups = list(dict.fromkeys(row.subject for row in rows if row.family in self.families))
+        more = (name.split(".")[0] for name in clustering_metric_names()) if "classes" in self.families else ()
+        names = list(dict.fromkeys((*self._plain_names, *more)))
         forms = [entry.name for entry in CATALOGUE if entry.made and entry.family in self.families]
-        return [form for form in forms if form.partition("@")[0] == name.partition("@")[0]]
+        near = [form for form in forms if form.partition("@")[0] == pattern.partition("@")[0]]
+        if not near:
+            globs = [f"{pattern}.*"] if any(name.startswith(f"{pattern}.") for name in names) else []
+            near = [repr(name) for name in globs or get_close_matches(pattern, [*names, *groups], 1)]
+        hint = f"; did you mean {' or '.join(near)}? There" if near else "; there"
+        msg = f"no metric is named {pattern!r}{hint} are: {', '.join(names)}"
+        if "cluster" in self.families and "classes" not in self.families:
+            msg += ", and with a class column (--classes) those of clusters against classes"
+        elif "classes" in self.families:
+            msg += ", and variants such as assignment_score/m3/raw"
+        raise OptionError(f"{msg}; groups are {', '.join(groups)}")
 
-    def _near(self, name: str) -> list[str]:
-        """The glob, the group or the metric that somebody may have meant."""
-        names = list(self._names_of_all())
-        if any(other.startswith(f"{name}.") for other in names):
-            return [f"{name}.*"]
-        return get_close_matches(name, [*names, *self._groups], 1)
-
-    def _named(self, patterns: Iterable[str], families: Sequence[str]) -> tuple[Any, ...]:
+    def _named(self, patterns: Iterable[str], families: Sequence[str]) -> tuple[Metric, ...]:
         """Metrics of these families whose names hold a value, such as ``ece@20``."""
         rows = [entry for entry in CATALOGUE if entry.made and entry.family in families]
-        found = ((entry.named(pattern) for entry in rows) for pattern in patterns)
-        return tuple(self._with_options(metric) for each in found for metric in each if metric is not None)
+        metrics = (entry.named(pattern) for pattern in patterns for entry in rows)
+        return tuple(self._with_options(metric) for metric in metrics if metric is not None)
 
     @property
     def _plain_names(self) -> tuple[str, ...]:
         """Names that there is input for, but those of the class column."""
-        made: tuple[Any, ...] = ()
+        metrics: tuple[Metric, ...] = ()
         if "score" in self.families:
-            made = (*truncated(self.truncate), *operating_points(self.at), *self._areas)
+            metrics = (*truncated(self.truncate), *operating_points(self.at), *self._areas)
         if "sketch" in self.families:
-            made += quantiles((), self._names_quantile)
+            metrics += quantiles((), self._names_quantile)
         fixed = [entry.name for entry in CATALOGUE if entry.metric is not None and entry.family in self.families]
-        return (*fixed, *(metric.name for metric in made))
-
-    @property
-    def _groups(self) -> tuple[str, ...]:
-        """Subjects that have input; each stands for all of its metrics."""
-        rows = (*CATALOGUE, *(clustering_rows() if "classes" in self.families else ()))
-        return tuple(dict.fromkeys(row.subject for row in rows if row.family in self.families))
-
-    def _names_of_all(self) -> Iterable[str]:
-        more = (name.split(".")[0] for name in clustering_metric_names()) if "classes" in self.families else ()
-        return dict.fromkeys((*self._plain_names, *more))
+        return (*fixed, *(metric.name for metric in metrics))
 
     @property
     def _areas(self) -> tuple[Metric, ...]:
         return approximations(self.truncate, self.quantiles) if self.quantiles else ()
-
-    def _picked(self, rows: Iterable[Entry]) -> tuple[Metric, ...]:
-        found = (e for e in rows if (self.usual and e.default) or (self.narrowed and self._names(e.name, e)))
-        return tuple(self._with_options(entry.metric) for entry in found)
 
     @property
     def narrowed(self) -> bool:
@@ -204,18 +187,11 @@ class Selection:
         """Whether a pattern names a quantile."""
         return self._names(name) or any(group in self.patterns for group in ("sketch", "quantiles"))
 
-    def _with_options(self, metric: Any) -> Any:
+    def _with_options(self, metric: M) -> M:
         """The metric with the options that it takes; those not given leave its defaults."""
-        given = {field: getattr(self, option) for option, field in _options(metric).items()}
-        known = {field: value for field, value in given.items() if value is not None}
-        return replace(metric, **known) if known else metric
-
-    @property
-    def _clustering(self) -> tuple[Any, ...]:
-        usual = CLUSTERING_METRICS if self.usual else ()
-        named = (m for pattern in self.patterns for m in _measures(pattern))
-        asked = {m.name: m for m in (*usual, *named)}.values()
-        return tuple(map(self._with_options, asked))
+        values = {field: getattr(self, option) for option, field in _options(metric).items()}
+        values = {field: value for field, value in values.items() if value is not None}
+        return replace(cast("Any", metric), **values) if values else metric
 
 
 def _options(metric: Metric) -> Mapping[str, str]:
@@ -230,17 +206,12 @@ def of_all_rows(metric: Metric) -> Metric | None:
     return entry.of_all_rows(metric) if entry and entry.of_all_rows else None
 
 
-def _measures(pattern: str) -> tuple[Any, ...]:
+def _measures(pattern: str) -> tuple[ClusteringMetric, ...]:
     """Metrics of clusters against classes that a pattern names."""
     if pattern in ("classes", "clustering", "pairwise"):
         return tuple(row.metric for row in clustering_rows() if pattern in (row.family, row.subject))
     glob = any(c in pattern for c in "*?[")
     return clustering_metrics([pattern]) if glob or names_measure(pattern) else ()
-
-
-def _group(pattern: str, families: Iterable[str]) -> bool:
-    """Whether a pattern is a family or a subject that there is input for."""
-    return any(pattern in (entry.family, entry.subject) for entry in CATALOGUE if entry.family in families)
 
 
 def _check_own(metric: Any, families: Iterable[str]) -> None:
