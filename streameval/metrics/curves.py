@@ -1,9 +1,14 @@
 """Curves as data: for each, the family that has it, the metrics it needs, and how it is made from their values.
 
+The *path* of a score lists (T, F) after each group: T positives and F negatives at or above its score. The ROC,
+precision-recall and gain curves are three views of it. A path of millions of groups is thinned: recall, false positive
+rate and logarithm of rank cut the plane into about 9,000 cells, and the last group of each cell is kept. The points
+kept do not depend on shards or files.
+
 Calibrated probabilities lie on the diagonal of the *reliability* diagram: of the rows with a score of 0.3, three in ten
 are positive. It shows bins of rows. The isotonic fit of *CORP* needs no bins, and is the best recalibration that keeps
 the order of the scores. *Purity* by size is the share of positives among the rows of clusters of similar size, grouped
-by powers of two: what AUL sees of a clustering. `streameval.metrics.scores.curves` has the others.
+by powers of two: what AUL sees of a clustering.
 """
 
 from __future__ import annotations
@@ -11,50 +16,164 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.kernels.ranking import thin
 from streameval.metrics.clusters.lift import Aul
-from streameval.metrics.protocol import OUTSIDE
+from streameval.metrics.protocol import NO_ROWS, ONE_CLASS, OUTSIDE, Metric
 from streameval.metrics.scores.calibration.isotonic import Corp, CorpFit
 from streameval.metrics.scores.calibration.reliability import BINS, CalibrationError, ReliabilityBins
 from streameval.metrics.scores.calibration.scoring import missing
-from streameval.metrics.scores.curves import AllSizes, ScorePath, lift_curve, score_curve
 from streameval.metrics.scores.ranking import PrAuc, RocAuc
 from streameval.metrics.scores.sums import SLACK
 from streameval.results import Bins, Curve, Reliability
+from streameval.states.clusters.sizes import SizeTable
 from streameval.states.scores.types import numbers_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval.metrics.protocol import Metric
     from streameval.metrics.scores.calibration.isotonic import Fit
     from streameval.metrics.scores.calibration.reliability import Cell
     from streameval.results import Scalar
-    from streameval.states.clusters.sizes import SizeTable
+    from streameval.states.protocol import State
+    from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
+MAX_POINTS = 10_000
+_SLOTS = 4_000  # cells by recall, as many by false positive rate, at most a quarter as many by log rank
+_Z = 1.959963984540054  # the normal quantile of 0.975
 
-def purity_curve(table: SizeTable, of: str) -> Bins:
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Points of a score's curves, from the best score to the worst.
+
+    Attributes
+    ----------
+    true, false : arrays of shape (n_points,), positives and negatives at or above the score
+    scores : float64 array of shape (n_points,)
+    """
+
+    true: Array
+    false: Array
+    scores: Array
+
+
+@dataclass(frozen=True)
+class ScorePath(Metric):
+    """The thinned path of a score; a metric whose value is a `Path`."""
+
+    name: str = "path"
+    slots: int = _SLOTS
+
+    def partial(self, part: ScorePart) -> Path:
+        """The thinned path of one part."""
+        before, N, P = part.before, float(part.total.n), float(part.total.p)
+        kept, true, false = thin(part.n, part.p, before.n, before.p, N, P, self.slots)
+        return Path(true, false, part.ends(kept)[0])
+
+    def combine(self, partials: Sequence[Path], state: State) -> Path:
+        """The paths of all parts, thinned once more where they meet."""
+        if not partials:
+            return Path(*np.empty((3, 0)))
+        true, false, scores = (
+            np.concatenate([getattr(part, name) for part in partials]) for name in ("true", "false", "scores")
+        )
+        order = np.lexsort((-scores, true + false))
+        true, false, scores = true[order], false[order], scores[order]
+        total = state.totals()
+        zero = false[:0].dtype.type(0)
+        steps = np.diff(false, prepend=zero), np.diff(true, prepend=zero)
+        kept, _, _ = thin(*steps, zero, zero, float(total.n), float(total.p), self.slots)
+        return Path(true[kept], false[kept], scores[kept])
+
+
+@dataclass(frozen=True)
+class AllSizes(Metric):
+    """The size table of all clusters; a metric whose value is a `SizeTable`."""
+
+    name: str = "sizes"
+
+    def partial(self, part: SizeTable) -> SizeTable:
+        """The table of one part."""
+        return part
+
+    def combine(self, partials: Sequence[SizeTable], state: State) -> SizeTable:
+        """The table of all, with estimated positives where some rows have no label."""
+        return SizeTable.union(partials).estimated
+
+
+def _check(name: str, state: State, made: object) -> None:
+    """Raise `OptionError` if the probabilities are not defined."""
+    reason = missing([], state) or (None if made else OUTSIDE)
+    if reason:
+        raise OptionError(f"the {name} curve of {state.spec.column!r} is not defined: {reason}")
+
+
+def _facts(state: State) -> dict[str, Any]:
+    """The fields of a curve that describe its rows."""
+    total = state.totals()
+    P, size = (math.ldexp(float(side), total.unit) for side in (total.p, total.n + total.p))
+    return {"of": state.spec.column, "positives": P, "rows": size, "weighted": total.weighted}
+
+
+# Curves take the values of their metrics, the state, its column and the threshold of `aul`, and may be undefined.
+
+
+def _score_curve(name: str, values: tuple[Path, Scalar, Scalar], state: State, *_: Any) -> Curve:
+    """A named curve of a score, from its path and the areas of the ROC and the precision-recall curve."""
+    (path, roc, precision), total = values, state.totals()
+    N, P = float(total.n), float(total.p)
+    if not N or not P:
+        problem = ONE_CLASS if N or P else NO_ROWS
+        raise OptionError(f"the {name} curve of {state.spec.column!r} is not defined: {problem}")
+    T, F = (np.concatenate(([0.0], steps)) for steps in (path.true.astype(float), path.false.astype(float)))
+    x, y, area, exact = F / N, T / P, roc.value, roc.exact
+    if name == "gain":
+        x, area = (T + F) / (N + P), (P / 2 + N * roc.value) / (N + P)
+    elif name == "precision_recall":
+        x, y = y, np.divide(T, T + F, out=np.ones_like(T), where=T + F > 0)
+        area, exact = precision.value, precision.exact
+    thresholds = np.concatenate(([np.inf], path.scores))
+    return Curve(name, x=x, y=y, thresholds=thresholds, area=area, exact=exact, **_facts(state))
+
+
+def _lift_curve(values: tuple[SizeTable, Scalar], _: Any, of: str, threshold: float) -> Curve:
+    """The lift curve of a size table: for each size the first and the last of its clusters.
+
+    x is the share of points in clusters at least as large, y the expected positives over the assumed height.
+    """
+    table, area = values
+    size, clusters, positives = (column[::-1].astype(float) for column in (table.size, table.clusters, table.positives))
+    points, height = (size * clusters).sum(), np.where(size > threshold, size * clusters, positives).sum()
+    x, h = np.cumsum(size * clusters), np.cumsum(positives)
+    first = h - positives + positives / clusters
+    xs = np.stack((x - size * clusters, x), axis=1).ravel() / max(points, 1.0)
+    ys = np.stack((first, h), axis=1).ravel() / (height or np.nan)
+    sizes = np.repeat(size, 2)
+    if xs.size > MAX_POINTS:
+        kept = np.unique(np.linspace(0, xs.size - 1, MAX_POINTS).astype(int))
+        xs, ys, sizes = xs[kept], ys[kept], sizes[kept]
+    return Curve("lift", of, xs, ys, sizes, area.value, positives=float(positives.sum()), rows=float(points))
+
+
+def _purity_curve(values: tuple[SizeTable], _: Any, of: str, *__: Any) -> Bins:
     """The share of positives by cluster size: 1, 2 to 3, 4 to 7, and so on.
 
     x is the mean size of the clusters of a bin.
 
-    Raises
-    ------
-    OptionError
-        If there are no rows.
-
     Examples
     --------
-    >>> from streameval.states.clusters.sizes import SizeTable
-    >>> found = purity_curve(SizeTable.of(np.array([1, 1, 3]), np.array([0, 1, 3])), "cluster")
+    >>> found = _purity_curve((SizeTable.of(np.array([1, 1, 3]), np.array([0, 1, 3])),), None, "cluster")
     >>> found.low.tolist(), found.high.tolist(), found.y.tolist(), found.counts.tolist()
     ([1.0, 3.0], [1.0, 3.0], [0.5, 1.0], [2.0, 3.0])
     """
+    (table,) = values
     if not table.size.size:
         raise OptionError(f"the purity curve of {of!r} is not defined: no rows")
     level = np.frexp(table.size.astype(np.float64))[1]
@@ -71,39 +190,11 @@ def purity_curve(table: SizeTable, of: str) -> Bins:
     )  # fmt: skip
 
 
-_POINTS = 10_000
-_Z = 1.959963984540054  # the normal quantile of 0.975
-
-
-def _check(name: str, state: Any, found: object) -> None:
-    """Raise `OptionError` if the probabilities are not defined."""
-    reason = missing([], state) or (None if found else OUTSIDE)
-    if reason:
-        raise OptionError(f"the {name} curve of {state.spec.column!r} is not defined: {reason}")
-
-
-def _facts(state: Any) -> dict[str, Any]:
-    """The fields of a curve that describe its rows."""
-    total = state.totals()
-    P, size = (math.ldexp(float(side), total.unit) for side in (total.p, total.n + total.p))
-    return {"of": state.spec.column, "positives": P, "rows": size, "weighted": total.weighted}
-
-
-def reliability_curve(bins: ReliabilityBins, cells: Mapping[int, Cell], error: Scalar, state: Any) -> Reliability:
-    """The reliability curve of bins.
-
-    Parameters
-    ----------
-    bins : the metric of the bins
-    cells : contents of each bin, by its number
-    error : expected calibration error of these bins
-    state : the score's state, without its missing scores
-
-    Raises
-    ------
-    OptionError
-        If there are no rows, or a score is outside [0, 1].
-    """
+def _reliability_curve(
+    bins: ReliabilityBins, values: tuple[Mapping[int, Cell], Scalar], state: State, *_: Any
+) -> Reliability:
+    """The reliability curve of bins, from their contents and their expected calibration error."""
+    cells, error = values
     _check("reliability", state, cells)
     facts = _facts(state)
     filled = {i: cell for i, cell in cells.items() if cell.size}
@@ -141,16 +232,12 @@ def _wilson(share: Array, rows: Array) -> tuple[Array, Array]:
     return np.where(share > 0, middle - half, 0.0), np.where(share < 1, middle + half, 1.0)
 
 
-def corp_curve(fit: Fit | None, mcb: Scalar, state: Any) -> Curve:
+def _corp_curve(values: tuple[Fit | None, Scalar], state: State, *_: Any) -> Curve:
     """The isotonic fit: the lowest and the highest score of each block, both with the block's share of positives.
 
     A line connects each block with the next. There are at most 10,000 points, evenly spaced along the curve.
-
-    Raises
-    ------
-    OptionError
-        If there are no rows, a score is outside [0, 1], or scores are in bins.
     """
+    fit, mcb = values
     _check("corp", state, fit)
     if fit is None or fit.finest is not None:
         raise OptionError(
@@ -162,9 +249,9 @@ def corp_curve(fit: Fit | None, mcb: Scalar, state: Any) -> Curve:
     ys = np.repeat(share, 2)
     distinct = np.append(True, (np.diff(xs) > 0) | (np.diff(ys) > 0))
     xs, ys = xs[distinct], ys[distinct]
-    if xs.size > _POINTS:
+    if xs.size > MAX_POINTS:
         way = xs - xs[0] + ys - ys[0]  # both ascend
-        kept = np.unique(np.searchsorted(way, np.linspace(0, way[-1], _POINTS)).clip(max=xs.size - 1))
+        kept = np.unique(np.searchsorted(way, np.linspace(0, way[-1], MAX_POINTS)).clip(max=xs.size - 1))
         xs, ys = xs[kept], ys[kept]
     return Curve("corp", x=xs, y=ys, thresholds=xs, area=mcb.value, exact=mcb.exact, **_facts(state))
 
@@ -191,42 +278,24 @@ class CurveKind:
     family: str
     default: str
     metrics: Callable[[float], Sequence[Metric]]
-    make: Callable[[Sequence[Any], Any, str, float], Curve]
+    make: Callable[[Any, State, str, float], Curve]
     point: str = ""
 
-    def drawn(self, state: Any) -> Any:
+    def drawn(self, state: State) -> State:
         """The state behind the curve: that of a score without its missing scores."""
         return state if self.family == "cluster" else numbers_only(state)
 
 
 def _of_path(name: str, point: str) -> CurveKind:
     """A view of the path of a score."""
-    return CurveKind(
-        name,
-        "score",
-        "roc_auc",
-        lambda _: (ScorePath(), RocAuc(), PrAuc()),
-        lambda values, state, *_: score_curve(name, values[0], state, *values[1:]),
-        point,
-    )
+    needs = ScorePath(), RocAuc(), PrAuc()
+    return CurveKind(name, "score", "roc_auc", lambda _: needs, partial(_score_curve, name), point)
 
 
 def _of_bins(bins: int = BINS, *, equal_count: bool = False) -> CurveKind:
     """Bins of a score, with their calibration error."""
-    kind = ReliabilityBins(bins, equal_count)
-    error = CalibrationError(bins, equal_count)
-    return CurveKind(
-        "reliability",
-        "score",
-        "brier_score",
-        lambda _: (kind, error),
-        lambda values, state, *_: reliability_curve(kind, values[0], values[1], state),
-    )
-
-
-def _lift(values: Sequence[Any], _: Any, of: str, aul_threshold: float) -> Curve:
-    """The lift curve of a clustering."""
-    return lift_curve(values[0], aul_threshold, values[1].value, of)
+    kind, error = ReliabilityBins(bins, equal_count), CalibrationError(bins, equal_count)
+    return CurveKind("reliability", "score", "brier_score", lambda _: (kind, error), partial(_reliability_curve, kind))
 
 
 CURVES = {
@@ -236,17 +305,9 @@ CURVES = {
         _of_path("precision_recall", "precision@recall=0.5"),
         _of_path("gain", "recall@share=0.5"),
         _of_bins(),
-        CurveKind(
-            "corp",
-            "score",
-            "corp.mcb",
-            lambda _: (CorpFit(), Corp("mcb")),
-            lambda values, state, *_: corp_curve(values[0], values[1], state),
-        ),
-        CurveKind("lift", "cluster", "aul", lambda threshold: (AllSizes(), Aul(threshold)), _lift),
-        CurveKind(
-            "purity", "cluster", "aul", lambda _: (AllSizes(),), lambda values, _, of, __: purity_curve(values[0], of)
-        ),
+        CurveKind("corp", "score", "corp.mcb", lambda _: (CorpFit(), Corp("mcb")), _corp_curve),
+        CurveKind("lift", "cluster", "aul", lambda threshold: (AllSizes(), Aul(threshold)), _lift_curve),
+        CurveKind("purity", "cluster", "aul", lambda _: (AllSizes(),), _purity_curve),
     )
 }
 

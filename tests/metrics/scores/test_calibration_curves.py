@@ -17,7 +17,7 @@ from streameval.errors import OptionError
 from streameval.metrics.finalize import combine, partials
 from streameval.metrics.scores.calibration.isotonic import CorpFit
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
-from streameval.metrics.scores.curves import ScoreBins
+from streameval.metrics.scores.distribution import ScoreBins
 from streameval.results import Distribution, Reliability
 from streameval.states.scores.counts import fold_arrays
 
