@@ -50,15 +50,6 @@ if TYPE_CHECKING:
 _EXPONENT = 709.0  # from here on exponentials leave float64
 
 
-def _logistic(y: float) -> float:
-    return 0.5 + 0.5 * math.tanh(y / 2)
-
-
-def _exp(y: float) -> float:
-    """The exponential, infinite where float64 ends."""
-    return math.exp(y) if y < _EXPONENT else math.inf
-
-
 class Scale(NamedTuple):
     """A scale on which an interval is symmetric.
 
@@ -78,9 +69,15 @@ class Scale(NamedTuple):
 
 SCALES: dict[str, Scale] = {
     "plain": Scale(-math.inf, math.inf, float, float, lambda _: 1.0),
-    "logit": Scale(0, 1, lambda x: math.log(x) - math.log1p(-x), _logistic, lambda x: 1 / (x * (1 - x))),
+    "logit": Scale(
+        0,
+        1,
+        lambda x: math.log(x) - math.log1p(-x),
+        lambda y: (1 + math.tanh(y / 2)) / 2,
+        lambda x: 1 / (x * (1 - x)),
+    ),
     "fisher": Scale(-1, 1, math.atanh, math.tanh, lambda x: 1 / ((1 - x) * (1 + x))),
-    "log": Scale(0, math.inf, math.log, _exp, lambda x: 1 / x),
+    "log": Scale(0, math.inf, math.log, lambda y: math.exp(y) if y < _EXPONENT else math.inf, lambda x: 1 / x),
     "log_complement": Scale(
         -math.inf,
         1,
@@ -157,8 +154,8 @@ class Estimate:
     @property
     def around(self) -> float:
         """The value that the replicates are around: that of the grid, of all rows for a sample, or the value itself."""
-        known = (value for value in (self.of_all_rows, self.grid) if not math.isnan(value))
-        return next(known, self.scalar.value)
+        values = (value for value in (self.of_all_rows, self.grid) if not math.isnan(value))
+        return next(values, self.scalar.value)
 
     @property
     def deviations(self) -> Array:
@@ -189,22 +186,16 @@ class Estimate:
     @property
     def freedom(self) -> float:
         """Degrees of freedom of the standard error; with a draw, those of Welch and Satterthwaite."""
+        free, d = _NORMAL, self.deviations
+        if self.known is None:
+            free = float(d.size - 1)
+            if self.sizes.governing[0] < FEW_UNITS and d.any():
+                squares = np.square(d / np.abs(d).max())
+                free = min(free, max(1.0, 3 * float(squares.sum()) ** 2 / float(np.square(squares).sum()) - 2))
         if not self.drawn:
-            return self._freedom
+            return free
         drawn, units = self.drawn**2, self.stderr**2 - self.drawn**2
-        return (drawn + units) ** 2 / (drawn**2 / _DRAWN + units**2 / self._freedom)
-
-    @property
-    def _freedom(self) -> float:
-        """Degrees of freedom of the standard error of the units alone."""
-        if self.known is not None:
-            return _NORMAL
-        d = self.deviations
-        most = float(d.size - 1)
-        if self.sizes.governing[0] >= FEW_UNITS or not d.any():
-            return most
-        squares = np.square(d / np.abs(d).max())
-        return min(most, max(1.0, 3 * float(squares.sum()) ** 2 / float(np.square(squares).sum()) - 2))
+        return (drawn + units) ** 2 / (drawn**2 / _DRAWN + units**2 / free)
 
     @property
     def undefined(self) -> str | None:
@@ -241,9 +232,9 @@ class Estimate:
             return 0.0
         squares, doubts = np.square(self.deviations), np.square(self.doubt[there])
         total = float(squares.sum())
-        return (
-            math.sqrt(float((squares * doubts).sum())) / total + float(doubts.sum()) / total / 2 if total else math.inf
-        )
+        if not total:
+            return math.inf
+        return math.sqrt(float((squares * doubts).sum())) / total + float(doubts.sum()) / total / 2
 
     @property
     def far_off(self) -> bool:
@@ -265,7 +256,7 @@ class Estimate:
         from scipy.special import stdtrit
 
         units, _ = self.sizes.governing
-        told = replace(
+        scalar = replace(
             self.scalar,
             ci_level=level,
             unit=self.sizes.unit,
@@ -273,17 +264,16 @@ class Estimate:
             effective_units=units if math.isfinite(units) else None,
             blocks=int(self.deviations.size),
         )
-        reason = self.undefined
-        if reason is not None:
-            return replace(told, ci_reason=reason)
+        if reason := self.undefined:
+            return replace(scalar, ci_reason=reason)
         scale, value = SCALES[self.scale], self.scalar.value
         half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.stderr * scale.slope(value)
         centre = scale.to(value)
         ends = max(scale.back(centre - half), self.bounds[0]), min(scale.back(centre + half), self.bounds[1])
         if not all(map(math.isfinite, ends)):
-            return replace(told, ci_reason=f"the standard error, {self.stderr:.3g}, is too large for an interval")
-        stderr = self.stderr if told.stderr is None else told.stderr  # a sample's own is that of its draw
-        return replace(told, stderr=stderr, ci_lower=float(ends[0]), ci_upper=float(ends[1]))
+            return replace(scalar, ci_reason=f"the standard error, {self.stderr:.3g}, is too large for an interval")
+        stderr = self.stderr if scalar.stderr is None else scalar.stderr  # a sample's own is that of its draw
+        return replace(scalar, stderr=stderr, ci_lower=float(ends[0]), ci_upper=float(ends[1]))
 
     def minus(self, other: Estimate) -> Estimate:
         """The difference of two estimates over the same blocks, paired; without replicates where one side has none.
@@ -297,14 +287,16 @@ class Estimate:
         scalar, reason = self._scalar_minus(other)
         smaller = min(self, other, key=lambda side: side.sizes.governing[0])
         reason = reason or smaller.shortage(f" on the side of {smaller.scalar.of or smaller.scalar.metric}")
-        mine, its = SCALES[self.scale], SCALES[other.scale]
-        ends = [(max(s.low, e.bounds[0]), min(s.high, e.bounds[1])) for s, e in ((mine, self), (its, other))]
+        ends = [
+            (max(SCALES[side.scale].low, side.bounds[0]), min(SCALES[side.scale].high, side.bounds[1]))
+            for side in (self, other)
+        ]
         bounds = ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]
         sure = np.zeros(replicates.size)
         doubts = [sure if e.doubt is None or e.doubt.size != sure.size else e.doubt for e in (self, other)]
         apart = bool(scalar.value) or bool(np.nan_to_num(replicates).any())
-        shared = not apart and np.array_equal(doubts[0], doubts[1], equal_nan=True)  # of identical columns
-        doubt = sure if shared else np.hypot(*doubts)
+        identical = not apart and np.array_equal(doubts[0], doubts[1], equal_nan=True)  # of identical columns
+        doubt = sure if identical else np.hypot(*doubts)
         grid = self.grid - other.grid
         drawn = math.hypot(self.drawn, other.drawn)  # at most: columns of one run share the rows that are drawn
         return Estimate(
@@ -312,13 +304,7 @@ class Estimate:
         )
 
     def _apart(self, other: Estimate) -> Array:
-        """The difference of the replicates, NaN where neither side has rows of the block; empty if one side has none.
-
-        Raises
-        ------
-        OptionError
-            If they have different units or numbers of blocks.
-        """
+        """The difference of the replicates, NaN where neither side has rows of a block; empty if one side has none."""
         a, b = self.replicates, other.replicates
         if not (a.size and b.size):
             return np.empty(0)
@@ -336,28 +322,26 @@ class Estimate:
 
     def _scalar_minus(self, other: Estimate) -> tuple[Scalar, str | None]:
         """The difference of the values, and why it has no interval."""
-        value = self.scalar.value - other.scalar.value
-        exact = self.scalar.exact and other.scalar.exact
+        mine, its = self.scalar, other.scalar
+        value, exact = mine.value - its.value, mine.exact and its.exact
+        lower, upper = (value, value) if exact else (mine.lower - its.upper, mine.upper - its.lower)
+        problems = [f"{s.metric} of {s.of}: {s.reason or 'undefined'}" for s in (mine, its) if math.isnan(s.value)]
+        if math.isnan(value) and not problems:
+            problems = ["both values are infinite"]
+        problem = problems[-1] if problems else None
         scalar = replace(
-            Scalar.certain(self.scalar.metric, value),
-            lower=value if exact else self.scalar.lower - other.scalar.upper,
-            upper=value if exact else self.scalar.upper - other.scalar.lower,
-            exact=exact,
-            of=f"{self.scalar.of} − {other.scalar.of}",
-            baseline=other.scalar.of,
-            rows=self.scalar.rows,
-            positives=self.scalar.positives,
-            slice=self.scalar.slice,
+            Scalar.certain(mine.metric, value),
+            lower=math.nan if problem else lower,
+            upper=math.nan if problem else upper,
+            exact=exact and not problem,
+            reason=problem,
+            of=f"{mine.of} − {its.of}",
+            baseline=its.of,
+            rows=mine.rows,
+            positives=mine.positives,
+            slice=mine.slice,
         )
-        reason = self.reason or other.reason
-        for side in (self, other):
-            if math.isnan(side.scalar.value):
-                reason = f"{side.scalar.metric} of {side.scalar.of}: {side.scalar.reason or 'undefined'}"
-                scalar = replace(scalar, lower=math.nan, upper=math.nan, exact=False, reason=reason)
-        if math.isnan(scalar.value) and not scalar.reason:
-            reason = "both values are infinite"
-            scalar = replace(scalar, lower=math.nan, upper=math.nan, exact=False, reason=reason)
-        return scalar, reason
+        return scalar, problem or self.reason or other.reason
 
     def p_value(self) -> float:
         """Two-sided p of the value being 0, by t; NaN where there is no interval or no spread.

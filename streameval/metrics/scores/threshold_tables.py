@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.results import Scalar
-    from streameval.states.protocol import Totals
+    from streameval.states.protocol import State
     from streameval.states.scores.parts import ScorePart
-    from streameval.typing import Array
 
 
 _CUT = "the threshold is within a bin of the histogram; choose one of its ends, or evaluate without approx (--approx)"
@@ -69,7 +68,8 @@ class ConfusionAt(Metric):
     counts_nan: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not _is_number(self.threshold):
+        number: object = self.threshold
+        if isinstance(number, bool) or not isinstance(number, Real | Decimal):
             raise OptionError(f"threshold={self.threshold!r} must be a number, in the unit of the scores")
         if self.threshold != self.threshold:
             raise OptionError("threshold is NaN, which no score reaches or misses; give a number or an infinity")
@@ -82,27 +82,31 @@ class ConfusionAt(Metric):
         OptionError
             If the threshold is within an open bin.
         """
-        threshold = part.compared(self.threshold)
-        if not part.exact:
-            self._check(float(threshold), part.low[part.open], part.high[part.open])
-        above = part.scores >= threshold
+        (scores, lower, upper), threshold = part.ends(slice(None)), part.compared(self.threshold)
+        inside = np.flatnonzero(part.open & (lower < threshold) & (threshold < upper))
+        if inside.size:
+            raise OptionError(
+                f"threshold {self.threshold!r} is within the bin [{float(lower[inside[0]])!r}, "
+                f"{float(upper[inside[0]])!r}) of a histogram; choose one of its ends, or evaluate without approx "
+                "(--approx)"
+            )
+        above = scores >= threshold
         return part.n[above].sum().item(), part.p[above].sum().item()
 
-    def _check(self, threshold: float, lower: Array, upper: Array) -> None:
-        """Refuse a threshold within an open bin."""
-        inside = np.flatnonzero((lower < threshold) & (threshold < upper))
-        if inside.size:
-            low, high = lower[inside[0]], upper[inside[0]]
-            raise OptionError(
-                f"threshold {self.threshold!r} is within the bin [{float(low)!r}, {float(high)!r}) of a histogram; "
-                "choose one of its ends, or evaluate without approx (--approx)"
-            )
-
-    def combine(self, partials: Sequence[tuple[Any, Any]], state: Any) -> tuple[Any, Any, Any, Any]:
+    def combine(self, partials: Sequence[tuple[Any, Any]], state: State) -> tuple[Any, Any, Any, Any]:
         """TP, FN, FP, TN."""
         neg, pos = (sum(column) for column in zip(*partials, strict=True)) if partials else (0, 0)
-        total, nan = state.totals(), halved(state)
-        return _in_ones((pos, max(total.p + nan.p - pos, 0), neg, max(total.n + nan.n - neg, 0)), total)
+        return _cells(neg, pos, state)
+
+
+def _cells(neg: Any, pos: Any, state: State) -> tuple[Any, Any, Any, Any]:
+    """TP, FN, FP, TN from those at or above a threshold; sums of weights in units of 1."""
+    total, nan = state.totals(), halved(state)
+    cells = pos, max(total.p + nan.p - pos, 0), neg, max(total.n + nan.n - neg, 0)
+    if not total.unit:
+        return cells
+    tp, fn, fp, tn = (math.ldexp(cell, total.unit) for cell in cells)
+    return tp, fn, fp, tn
 
 
 @dataclass(frozen=True)
@@ -141,27 +145,24 @@ class TablesAt(Metric):
         for start, stop in itertools.pairwise(cuts):
             more = (sum_of(side[start:stop]) for side in (part.rows, part.n, part.p))
             sums[stop] = tuple(x + y for x, y in zip(sums[start], more, strict=True))
-        lower, upper = lower[part.open], upper[part.open]
         cut = [
-            not at and bool(((lower < threshold) & (threshold < upper)).any())
+            not at and bool((part.open & (lower < threshold) & (threshold < upper)).any())
             for threshold, at in zip(thresholds, same, strict=True)
         ]
         return [(*sums[end], hidden, int(at)) for end, hidden, at in zip(ends.tolist(), cut, same, strict=True)]
 
-    def combine(self, partials: Sequence[list[tuple[int, Any, Any, bool, int]]], state: Any) -> list[TableAt | str]:
+    def combine(self, partials: Sequence[list[tuple[int, Any, Any, bool, int]]], state: State) -> list[TableAt | str]:
         """The tables of all parts."""
-        whole, nan = state.totals(), halved(state)
-        found: list[TableAt | str] = []
+        tables: list[TableAt | str] = []
         for parts in zip(*partials, strict=True) if partials else [[]] * len(self.thresholds):
             rows, neg, pos = (total([part[side] for part in parts]) for side in range(3))
-            cells = pos, max(whole.p + nan.p - pos, 0), neg, max(whole.n + nan.n - neg, 0)
             if any(part[3] for part in parts):
-                found.append(_CUT)
+                tables.append(_CUT)
             elif sum(part[4] for part in parts) > 1:
-                found.append(_CLOSE)
+                tables.append(_CLOSE)
             else:
-                found.append(TableAt(int(rows), *_in_ones(cells, whole)))
-        return found
+                tables.append(TableAt(int(rows), *_cells(neg, pos, state)))
+        return tables
 
 
 class TableAt(NamedTuple):
@@ -174,30 +175,18 @@ class TableAt(NamedTuple):
     tn: Any
 
 
-def _in_ones(cells: tuple[Any, Any, Any, Any], measure: Totals) -> tuple[Any, Any, Any, Any]:
-    """Sums of weights in units of 1."""
-    if not measure.unit:
-        return cells
-    tp, fn, fp, tn = (math.ldexp(cell, measure.unit) for cell in cells)
-    return tp, fn, fp, tn
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real | Decimal) and not isinstance(value, bool)
-
-
 _DOUBLES = ("threshold", "tpr", "fpr", "precision", "recall", "f1", "mcc", "share")
 _CELLS = ("tp", "fp", "fn", "tn")
 
 
 def pointed(results: Iterable[Scalar], of: str) -> dict[str, Scalar]:
     """Results of a score that have a threshold: the first result by what was asked for."""
-    found: dict[str, Scalar] = {}
+    rows: dict[str, Scalar] = {}
     for result in results:
         asked = _asked(result.metric)
         if result.of == of and result.slice is None and (asked != result.metric or result.threshold is not None):
-            found.setdefault(asked, result)
-    return found
+            rows.setdefault(asked, result)
+    return rows
 
 
 def _asked(metric: str) -> str:
@@ -218,46 +207,35 @@ def point_table(rows: Sequence[tuple[str, str, Scalar, TableAt | str | None]], r
     """
     import pyarrow as pa
 
-    costs = dict.fromkeys(_costs(result.metric) for result in results if result.metric.startswith("cost_min@"))
-    made = [_row(of, asked, result, table, list(costs)) for of, asked, result, table in rows]
-    whole = all(isinstance(row.get("tp") or 0, int) for row in made)
-    cells: Any = pa.int64() if whole else pa.float64()
-    schema = pa.schema(
-        [
-            ("of", pa.string()),
-            ("at", pa.string()),
-            *((name, pa.float64()) for name in _DOUBLES),
-            ("flagged", pa.int64()),
-        ]
-        + [(name, cells) for name in _CELLS]
-        + [(_cost(*cost), pa.float64()) for cost in costs]
-        + [("metric", pa.string()), *((name, pa.float64()) for name in ("value", "lower", "upper"))]
-        + [("exact", pa.bool_()), ("reason", pa.string())]
-    )
-    return pa.Table.from_pylist(made, schema=schema)
+    costs = list(dict.fromkeys(_costs(result.metric) for result in results if result.metric.startswith("cost_min@")))
+    table = [_row(of, asked, result, table, costs) for of, asked, result, table in rows]
+    cells: Any = pa.int64() if all(isinstance(row.get("tp") or 0, int) for row in table) else pa.float64()
+    kinds = {"of": pa.string(), "at": pa.string(), **dict.fromkeys(_DOUBLES, pa.float64()), "flagged": pa.int64()}
+    kinds |= dict.fromkeys(_CELLS, cells) | {_cost(*cost): pa.float64() for cost in costs} | {"metric": pa.string()}
+    kinds |= dict.fromkeys(("value", "lower", "upper"), pa.float64()) | {"exact": pa.bool_(), "reason": pa.string()}
+    return pa.Table.from_pylist(table, schema=pa.schema(kinds))
 
 
 def _row(
     of: str, asked: str, result: Scalar, table: TableAt | str | None, costs: Sequence[tuple[float, float]]
 ) -> dict[str, Any]:
     """A row: null where there is no threshold, or what it gives is not known."""
-    ends = {name: _known(getattr(result, name)) for name in ("value", "lower", "upper")}
+    ends = {name: None if math.isnan(end := getattr(result, name)) else end for name in ("value", "lower", "upper")}
     named: dict[str, Any] = {"of": of, "at": asked, "metric": result.metric, "exact": result.exact, **ends}
     if result.threshold is None:
         return named | {"reason": result.reason}
     named["threshold"] = result.threshold
     if table is None or isinstance(table, str):
         return named | {"reason": table}
-    measures = _measures(table)
-    size = table.tp + table.fn + table.fp + table.tn
-    spent = {_cost(fp, fn): (fp * table.fp + fn * table.fn) / size for fp, fn in costs}
-    cells = {name: getattr(table, name) for name in _CELLS}
-    return named | measures | cells | spent | {"flagged": table.flagged, "reason": result.reason}
+    flagged, tp, fn, fp, tn = table
+    size = tp + fn + fp + tn
+    spent = {_cost(*cost): (cost[0] * fp + cost[1] * fn) / size for cost in costs}
+    cells = dict(zip(_CELLS, (tp, fp, fn, tn), strict=True))
+    return named | _measures(tp, fn, fp, tn) | cells | spent | {"flagged": flagged, "reason": result.reason}
 
 
-def _measures(table: TableAt) -> dict[str, float | None]:
+def _measures(tp: Any, fn: Any, fp: Any, tn: Any) -> dict[str, float | None]:
     """Rates of a table; None where they are not defined."""
-    tp, fn, fp, tn = table.tp, table.fn, table.fp, table.tn
     recall = _over(tp, tp + fn)
     return {
         "tpr": recall,
@@ -282,10 +260,6 @@ def _mcc(tp: Any, fn: Any, fp: Any, tn: Any) -> float | None:
 
 def _over(part: Any, whole: Any) -> float | None:
     return float(part / whole) if whole else None
-
-
-def _known(value: float) -> float | None:
-    return value if value == value else None
 
 
 def _costs(metric: str) -> tuple[float, float]:
