@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
-    from streameval.states.keyed.grouping import Counts
     from streameval.states.scores.counts import ScoreCounts, ScoreSpec
     from streameval.typing import Array
 
@@ -161,11 +160,11 @@ class _HistogramBuilder:
 
     def _counted(self) -> ScoreHistogram:
         """The state of the rows in the tables."""
-        found = np.flatnonzero(self._packed != 0)  # takes half the time of searching numbers
-        table = unpacked(self._packed, self._only, found)
-        sums, errors = ((each[found] if self.spec.weighted else each) for each in (self._sums, self._errors))
+        full = np.flatnonzero(self._packed != 0)  # takes half the time of searching numbers
+        table = unpacked(self._packed, self._only, full)
+        sums, errors = ((each[full] if self.spec.weighted else each) for each in (self._sums, self._errors))
         missing = rounded_sides(self._nan_weights)
-        return ScoreHistogram(self.spec, found, table, *two_sums(sums, errors), self._nan_rows, *missing)
+        return ScoreHistogram(self.spec, full, table, *two_sums(sums, errors), self._nan_rows, *missing)
 
     def state(self) -> ScoreHistogram:
         last = self._counted()
@@ -222,15 +221,12 @@ class ScoreHistogram(Small):
         for state, places in ((self, mine), (other, theirs)):
             absorb(table, read_only(places), *read_only(state.table))
         missing = added((self.nan_weights, self.nan_errors), (other.nan_weights, other.nan_errors))
-        sums = added(self._spread(mine, bins.size), other._spread(theirs, bins.size))
-        return ScoreHistogram(self.spec, bins, table, *sums, self.nan_rows + other.nan_rows, *missing)
-
-    def _spread(self, places: Array, count: int) -> tuple[Array, Array]:
-        """Sums and errors at their places among `count` bins."""
-        sums, errors = np.zeros((2, count if self.spec.weighted else 0, 2))
+        sums = np.zeros((2, 2, bins.size if self.spec.weighted else 0, 2))  # of each state sums and errors
         if self.spec.weighted:
-            sums[places], errors[places] = self.sums, self.errors
-        return sums, errors
+            sums[0][:, mine] = self.sums, self.errors
+            sums[1][:, theirs] = other.sums, other.errors
+        merged = added((sums[0, 0], sums[0, 1]), (sums[1, 0], sums[1, 1]))
+        return ScoreHistogram(self.spec, bins, table, *merged, self.nan_rows + other.nan_rows, *missing)
 
     def totals(self) -> Totals:
         """Rows and weights of the scores that are not missing."""
@@ -259,12 +255,12 @@ class ScoreHistogram(Small):
         """A single part: all occupied bins, from the best scores to the worst."""
         neg, pos, only = np.ascontiguousarray(self.table[:, ::-1])
         ends = partial(_ends, np.ascontiguousarray(self.bins[::-1]), only, self.spec.type)
-        none, total = Totals(0, 0, 0.0, 0.0, self.spec.weighted), self.totals()
-        if not self.spec.weighted:
-            yield ScorePart(neg, pos, none, total, ends, only == MIXED, type=self.spec.type)
-        else:
+        total, (n, p), counts = self.totals(), (neg, pos), None
+        if self.spec.weighted:
             n, p = in_units(np.ascontiguousarray(self.sums[::-1].T), total.unit, self.spec.column)
-            yield ScorePart(n, p, none, total, ends, only == MIXED, counts=neg + pos, type=self.spec.type)
+            counts = neg + pos
+        none = Totals(0, 0, 0.0, 0.0, self.spec.weighted)
+        yield ScorePart(n, p, none, total, ends, only == MIXED, counts=counts, type=self.spec.type)
 
     def header(self) -> dict[str, Any]:
         """The spec and the missing scores, as JSON values."""
@@ -285,25 +281,25 @@ class ScoreHistogram(Small):
 
 
 def _ends(bins: Array, only: Array, kind: str, groups: Any) -> Ends:
-    """The lower edge of each bin, and the lowest and highest score it may hold; all are equal for a single score.
-
-    Scores wider than float32 are rounded to it when they are binned, so their bounds are one float32 further apart on
-    either side.
-    """
+    """The lower edge of each bin, and the lowest and highest score it may hold; all are equal for a single score."""
     bins, only = bins[groups], only[groups]
-    lower, *sure = _bounds(bins, kind)
     score = (~only).view(np.float64)
-    reported, low, high = (np.where(only == MIXED, edge, score) for edge in (lower, *sure))
+    reported, low, high = (np.where(only == MIXED, edge, score) for edge in _bounds(bins, kind))
     return reported, low, high
 
 
 def _bounds(bins: Array, kind: str) -> tuple[Array, Array, Array]:
-    """The lower edge of each bin, and a lower and an upper bound of its scores."""
+    """The lower edge of each bin, and a lower and an upper bound of its scores.
+
+    Scores wider than float32 are rounded to it when they are binned, so their bounds are one float32 further apart on
+    either side.
+    """
     lower, upper = edges(bins), edges(bins + 1)
     if kind == "f4":
         return lower, lower, upper
     with np.errstate(over="ignore"):  # beyond the largest float32 lies infinity
-        return lower, _stepped(lower, -np.inf), _stepped(upper, np.inf)
+        ends = (np.nextafter(lower.astype(np.float32), np.float32(-np.inf)), upper.astype(np.float32))
+        return lower, ends[0].astype(np.float64), np.nextafter(ends[1], np.float32(np.inf)).astype(np.float64)
 
 
 def _within(bins: Array, only: Array, kind: str) -> bool:
@@ -312,11 +308,6 @@ def _within(bins: Array, only: Array, kind: str) -> bool:
     _, low, high = _bounds(bins[single], kind)
     score = (~only[single]).view(np.float64)
     return bool(((low <= score) & (score <= high)).all())
-
-
-def _stepped(edges: Array, to: float) -> Array:
-    """The next float32 numbers towards `to`, as float64."""
-    return np.nextafter(edges.astype(np.float32), np.float32(to)).astype(np.float64)
 
 
 def histogram_spec(spec: ScoreSpec) -> HistogramSpec:
@@ -342,15 +333,9 @@ def to_histogram(state: ScoreCounts) -> ScoreHistogram:
     for groups in state.groups():
         scores = read_only(decode(groups.keys, spec.type))
         add_groups(scores, read_only(groups.neg), read_only(groups.pos), limit, table, FIRSTS, SHIFTS)
-        if spec.weighted:
-            _add_weights(groups, scores, sums, errors)
+        for label, weight in enumerate((groups.neg_weight, groups.pos_weight)):
+            if weight is not None:
+                labels = read_only(np.full(scores.size, label, np.uint8))
+                bin_weights(scores, labels, read_only(weight), sums, errors, FIRSTS, SHIFTS)
     nan = state.nan_rows, state.nan_weights, state.nan_errors
     return ScoreHistogram.of(spec, table, *two_sums(sums, errors), *nan)
-
-
-def _add_weights(groups: Counts, scores: Array, sums: Array, errors: Array) -> None:
-    """Add the weights of distinct scores to their bins."""
-    if groups.neg_weight is not None and groups.pos_weight is not None:
-        for label, weight in enumerate((groups.neg_weight, groups.pos_weight)):
-            labels = read_only(np.full(scores.size, label, np.uint8))
-            bin_weights(scores, labels, read_only(weight), sums, errors, FIRSTS, SHIFTS)
