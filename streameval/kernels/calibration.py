@@ -17,7 +17,6 @@ _TAKEN = 4096  # groups of a bin that are summed at a time
 _LEAP = 64  # groups that are skipped at once in the search for the end of a bin
 _BY_WORD, _BY_POWER = 1.5 * 2.0**12, 1.5 * 2.0**22  # adding these rounds a float to 2⁻⁴⁰ and to 2⁻³⁰
 _FEW = 1 << 22  # rows whose sum of 40-bit words fits into 64 bits
-_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 @inlined
@@ -205,58 +204,3 @@ def moments(neg, pos, score, way, centre, scale, found):
             found[3] += (neg[i] + pos[i]) * (word & 1048575)
             found[4] += pos[i] * (word >> 20)
             found[5] += pos[i] * (word & 1048575)
-
-
-@inlined
-def _halves(value, whole):
-    """The fraction of a number above its floor `whole`, in units of 2⁻⁶², as upper and lower half."""
-    rest = np.uint64(np.int64((value - whole) * 4611686018427387904.0))
-    return rest >> _HALF, rest & _LOW
-
-
-@jit
-def _fixed(values, sums):
-    """Sum numbers in fixed point: the integer part, and the fraction in units of 2⁻⁶²."""
-    whole, upper, lower = np.int64(0), np.uint64(0), np.uint64(0)
-    for i in range(values.size):
-        floor = np.floor(values[i])
-        high, low = _halves(values[i], floor)
-        whole += np.int64(floor)
-        upper += high
-        lower += low
-    upper += lower >> _HALF
-    sums[0] = whole + np.int64(upper >> np.uint64(30))
-    sums[1] = np.int64((upper & np.uint64((1 << 30) - 1)) << _HALF | lower & _LOW)
-
-
-@jit
-def newton_counts(neg, pos, logits, lost, turn):
-    """Gradient and curvature of the logistic likelihood.
-
-    Parameters
-    ----------
-    neg, pos : int64 arrays of shape (n,), counts of each group; n < 2³¹
-    logits : float64 array of shape (n,), x
-    lost : float64 array of shape (n,), exp(−|z|) with z = a + b·x
-    turn : bool array of shape (n,), whether z is negative
-
-    Returns
-    -------
-    int64 array of shape (5, 2)
-        Σ s, Σ s·x, Σ c, Σ c·x and Σ c·x², with s the residual and c the curvature of a group: integer part, and
-        fraction in units of 2⁻⁶².
-    """
-    sums, terms = np.zeros((5, 2), np.int64), np.empty((5, neg.size))
-    for i in range(neg.size):
-        one = 1.0 / (1.0 + lost[i])
-        rest = lost[i] * one
-        share = rest if turn[i] else one
-        other = one if turn[i] else rest
-        slack = pos[i] * other - neg[i] * share
-        curve = (neg[i] + pos[i]) * share * other
-        x = logits[i]
-        terms[0, i], terms[1, i], terms[2, i], terms[3, i] = slack, slack * x, curve, curve * x
-        terms[4, i] = curve * x * x
-    for k in range(5):
-        _fixed(terms[k], sums[k])
-    return sums

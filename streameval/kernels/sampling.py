@@ -25,7 +25,6 @@ import math
 import numpy as np
 
 from streameval.kernels.jit import jit
-from streameval.kernels.prefetch import lowest_bit
 
 GROUPS = 32
 CELLS = 2 * GROUPS
@@ -67,54 +66,31 @@ def _cell(seed, row, group, label):
 
 
 @jit
-def draw(values, label, row, seed, share, group, drawn, cells):
-    """Draw from consecutive rows of a file.
+def draw(values, label, row, kept, seed, share, group, drawn, cells, weights, carried):
+    """Draw from rows of a file.
 
     Parameters
     ----------
     values : float array of shape (n,), scores; NaN is never drawn
     label : uint8 array of shape (n,)
     row : offset of the first row in its file
+    kept : int64 array of shape (n,), offsets from `row`, ascending; empty for consecutive rows
     seed : uint64, the seed of the file
     share : int, the share to draw in units of 2⁻²⁴
     group : the group of all rows, or −1 to hash each row to a group
     drawn, cells : float64 and uint8 arrays of shape (n,) or longer, filled from the front
+    weights, carried : float64 arrays; `carried` takes the weights of the drawn rows. Both are empty without weights
 
     Returns
     -------
     int, the number of rows drawn
     """
-    count = 0
-    end = row + values.size
-    for block in range(row >> 6, (end + 63) >> 6):
-        mask = _mask(seed, block, share)
-        first = block << 6
-        if first < row:
-            mask &= _ALL << np.uint64(row - first)
-        if first + 64 > end:
-            mask &= _ALL >> np.uint64(first + 64 - end)
-        while mask:
-            at = first + np.int64(lowest_bit(mask))
-            mask &= mask - _ONE
-            value = values[at - row]
-            drawn[count] = value
-            cells[count] = _cell(seed, at, group, label[at - row])
-            count += value == value
-    return count
-
-
-@jit
-def draw_kept(values, label, row, kept, seed, share, group, drawn, cells, weights, carried):
-    """`draw` for a part of the rows of a file; `kept` has their offsets from `row`, ascending.
-
-    `carried` takes the `weights` of the drawn rows; both are empty float64 arrays without weights.
-    """
-    count, known, mask = 0, np.int64(-1), np.uint64(0)
+    count, block, mask = 0, np.int64(-1), np.uint64(0)
     for i in range(values.size):
-        at = row + kept[i]
-        if at >> 6 != known:
-            known = at >> 6
-            mask = _mask(seed, known, share)
+        at = row + (kept[i] if kept.size else i)
+        if at >> 6 != block:
+            block = at >> 6
+            mask = _mask(seed, block, share)
         if (mask >> np.uint64(at & 63)) & _ONE and values[i] == values[i]:
             drawn[count] = values[i]
             cells[count] = _cell(seed, at, group, label[i])

@@ -29,7 +29,7 @@ from streameval.errors import OptionError
 from streameval.kernels.exact import quotients
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import hash_bytes
-from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
+from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, gather
 from streameval.states.facts import check_counts
 from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
 from streameval.states.scores.types import MissingScores, float_limit, numbers, refuse_nan
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 FILL = 1 << 20  # number of drawn scores that are sorted together
 SLICE = 1 << 16  # number of rows processed at a time
-_NO_WEIGHTS = read_only(np.empty(0)), np.empty(0)
+_NO_WEIGHTS, _NO_PLACES = read_only(np.empty(0)), read_only(np.empty(0, np.int64))
 
 
 @lru_cache(maxsize=1024)
@@ -135,19 +135,15 @@ class Draws:
         label = read_only(label)
         if values.dtype.kind == "f" and values.size and np.isnan(values.min()):  # NaN if any score is: a fast check
             nan += np.bincount(label[np.isnan(values)], minlength=2)
-        places = np.arange(label.size) if kept is None and weight is not None else kept
-        weight = None if weight is None else read_only(weight)
+        places = _NO_PLACES if kept is None else read_only(kept)
+        weight = _NO_WEIGHTS if weight is None else read_only(weight)
         seed = np.uint64(origin_hash(self.spec.seed, batch.origin))
         group = origin_hash(self.spec.seed, f"{batch.origin}\0{batch.start}") % GROUPS if self.spec.whole else -1
         for start in range(0, values.size, SLICE):
-            part = slice(start, start + SLICE)
-            out = self._values[self._fill :], self._cells[self._fill :]
-            rest = seed, self._share, group, *out
-            if places is None:
-                self._fill += draw(values[part], label[part], batch.row + start, *rest)
-            else:
-                carried = (weight[part], self._weights[self._fill :]) if weight is not None else _NO_WEIGHTS
-                self._fill += draw_kept(values[part], label[part], batch.row, places[part], *rest, *carried)
+            part, row = slice(start, start + SLICE), batch.row + (start if kept is None else 0)
+            drawn = self._values[self._fill :], self._cells[self._fill :]
+            carried = weight[part], self._weights[self._fill :]
+            self._fill += draw(values[part], label[part], row, places[part], seed, self._share, group, *drawn, *carried)
             if self._fill >= FILL:
                 self._pass_on(FILL)
         refuse_nan(self.spec.nan, nan, batch.name, self.spec.column)

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.calibration import newton_counts
 from streameval.kernels.ranking import exact_parts
 from streameval.metrics.protocol import NO_LOGIT, ONE_CLASS, OUTSIDE, UNBOUNDED, Basis, Metric, Partials
 from streameval.metrics.scores.calibration.logit_table import GENTLE, bins_of
@@ -216,9 +215,6 @@ class LogisticFit(Basis):
         if reason := _reason(part):
             return reason
         x = part.once("logits", lambda: np.log(part.scores / (1.0 - part.scores)))
-        if self.near:
-            z = self.intercept + self.slope * x
-            return newton_counts(part.n, part.p, x, np.exp(-np.abs(z)), z < 0).tolist()
         n, p = part.n.astype(float), part.p.astype(float)
         full = n + p > 0
         n, p, x = n[full], p[full], x[full]
@@ -235,14 +231,13 @@ class LogisticFit(Basis):
 
     def next_step(self, partials: Sequence[Any], state: State) -> LogisticFit | str:
         """The fit of the next step, whose `step` is −1 once it has converged; a reason if no fit exists."""
-        if self.near:
-            fixed = [sum((part[i][0] << 62) + part[i][1] for part in partials) for i in range(5)]
-            return self._last([value / (1 << 62) for value in fixed])
         spans = [ends for _, ends in partials if ends]
         if self.joint and min(low for low, _ in spans) == max(high for _, high in spans):
             return _FLAT
         sums = [math.fsum(x for row, _ in partials for x in row[i]) for i in range(6)]
-        return self._next(sums, 1e-14 * float(state.totals().n + state.totals().p))
+        return (
+            self._last(sums[1:]) if self.near else self._next(sums, 1e-14 * float(state.totals().n + state.totals().p))
+        )
 
     def _last(self, sums: Sequence[float]) -> LogisticFit:
         """A step from the fit to the table; the usual start if `_NEAR_STEPS` steps are not enough."""
