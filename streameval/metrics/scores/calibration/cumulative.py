@@ -27,26 +27,21 @@ from streameval.results import Scalar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.states.protocol import State
     from streameval.states.scores.parts import ScorePart
 
 
-class _Ends(NamedTuple):
-    """Bounds of max |C|, max C − min C and −C_last from a histogram; `exact` if every bin holds a single score."""
-
-    distance: tuple[float, float]
-    reach: tuple[float, float]
-    bias: tuple[float, float]
-    exact: bool
-
-
 class _Sums(NamedTuple):
-    """Running sums of one part: the rows above it, then the last, the least and the greatest sum."""
+    """Running sums of one part: the rows above it, then the last, the least and the greatest sum.
+
+    From a histogram with open bins also `ends`, the bounds of max |C|, of max C − min C and of −C_last, by name.
+    """
 
     before: int
     last: Any
     least: Any
     most: Any
-    ends: _Ends | None = None
+    ends: dict[str, tuple[float, float]] | None = None
 
 
 @dataclass(frozen=True)
@@ -57,29 +52,26 @@ class Drift(Basis):
 
     def partial(self, part: ScorePart) -> _Sums | None:
         """Sums of one part; None if a score is outside [0, 1]."""
-        found = Probabilities.of(part)
-        if found is None:
+        probabilities = Probabilities.of(part)
+        if probabilities is None:
             return None
         if counted(part.total):
-            rows = drift_counts(part.n, part.p, found.middle).tolist()
+            rows = drift_counts(part.n, part.p, probabilities.middle).tolist()
             last, least, most = ((high << 64 | low) - (high >> 63 << 128) for high, low in rows)
         else:
-            last, least, most = drift_weights(part.n, part.p, found.middle).tolist()
-        certain = part.exact or not part.total.n + part.total.p  # without weight it is undefined
-        return _Sums(part.before.rows, last, least, most, None if certain else _ends(part, found))
+            last, least, most = drift_weights(part.n, part.p, probabilities.middle).tolist()
+        certain = part.certain or not part.total.n + part.total.p  # without weight it is undefined
+        return _Sums(part.before.rows, last, least, most, None if certain else _ends(part, probabilities))
 
 
-_DRIFT = Drift()
-
-
-def _ends(part: ScorePart, found: Probabilities) -> _Ends:
+def _ends(part: ScorePart, probabilities: Probabilities) -> dict[str, tuple[float, float]]:
     """Bounds from a histogram, whose bins are all in one part.
 
     At the edge of a bin, C is known except for the exact scores. Within an open bin, C may rise by the bin's positives,
     at the lowest score, or fall by its negatives, at the highest.
     """
     n, p, is_open = part.n[::-1].astype(float), part.p[::-1].astype(float), part.open[::-1]
-    low, high = found.low[::-1], found.high[::-1]
+    low, high = probabilities.low[::-1], probabilities.high[::-1]
     size = float(part.total.n + part.total.p)
     lows, highs = (np.append(0.0, running(p * (1.0 - s) - n * s, 0.0)) / size for s in (high, low))
     least = np.append(lows, (lows[:-1] - n * high / size)[is_open]).min()
@@ -87,15 +79,15 @@ def _ends(part: ScorePart, found: Probabilities) -> _Ends:
     sure = max(0.0, float(lows.max()), float(-highs.min()))
     reach = max(0.0, float(lows.max())) - min(0.0, float(highs.min()))
     bias = -float(highs[-1]), -float(lows[-1])
-    return _Ends((sure, float(max(-least, most))), (reach, float(most - least)), bias, not is_open.any())
+    return {"distance": (sure, float(max(-least, most))), "reach": (reach, float(most - least)), "bias": bias}
 
 
 def _bounded(name: str, value: float, partials: Sequence[_Sums], which: str, least: float = 0.0) -> Scalar:
-    """A value with its bounds, one of the fields of `_Ends`; certain without a histogram."""
-    ends = next((part.ends for part in partials if part.ends), None)
-    if ends is None or ends.exact:
+    """A value with its bounds; certain without any."""
+    bounds = next((part.ends for part in partials if part.ends), None)
+    if bounds is None:
         return Scalar.certain(name, value)
-    lower, upper = getattr(ends, which)
+    lower, upper = bounds[which]
     return spread(name, (lower, value, upper), least=least)
 
 
@@ -126,16 +118,14 @@ class CumulativeError(Metric):
 
     def basis(self, part: ScorePart) -> Drift:
         """The running sums."""
-        return _DRIFT
+        return Drift()
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[_Sums], state: State) -> Scalar:
         """Shift each part's sums by those above it."""
         if reason := missing(partials, state):
             return Scalar.undefined(self.name, reason)
         size = state.totals().n + state.totals().p
-        above: Any = 0
-        least: Any = 0
-        most: Any = 0
+        above, least, most = 0, 0, 0
         for part in sorted(partials, key=lambda part: part.before):
             least, most = min(least, above + part.least), max(most, above + part.most)
             above += part.last
@@ -162,9 +152,9 @@ class MeanBias(Metric):
 
     def basis(self, part: ScorePart) -> Drift:
         """The running sums, of which only the last is used."""
-        return _DRIFT
+        return Drift()
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[_Sums], state: State) -> Scalar:
         """Divide by the rows."""
         if reason := missing(partials, state):
             return Scalar.undefined(self.name, reason)

@@ -31,6 +31,7 @@ from streameval.results import Scalar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.states.protocol import State
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -66,19 +67,16 @@ class CorpFit(Metric):
 
     def partial(self, part: ScorePart) -> Fit | None:
         """Blocks of one part."""
-        found = Probabilities.of(part)
-        if found is None:
+        probabilities = Probabilities.of(part)
+        if probabilities is None:
             return None
-        n, p, low, high = _pooled(part.n, part.p, found.low, found.high)
+        n, p, low, high = _pooled(part.n, part.p, probabilities.low, probabilities.high)
         finest = _pooled(*_split(part))[:2] if not part.certain else None
         return Fit(part.before.rows, n, p, low, high, BrierScore().partial(part), finest)
 
-    def combine(self, partials: Sequence[Fit | None], state: Any) -> Fit | None:
+    def combine(self, partials: Sequence[Fit | None], state: State) -> Fit | None:
         """The fit of all parts."""
         return None if None in partials or not partials else _fit(partials)
-
-
-_FIT = CorpFit()
 
 
 def _pooled(n: Array, p: Array, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
@@ -94,10 +92,9 @@ def _pooled(n: Array, p: Array, low: Array, high: Array) -> tuple[Array, Array, 
 def _split(part: ScorePart) -> tuple[Array, Array, Array, Array]:
     """Groups in which the positives of each open bin are above its negatives; the scores are not used."""
     shown = np.repeat(np.arange(part.n.size), 1 + part.open)
-    second = np.append(False, shown[1:] == shown[:-1])[: shown.size]
-    first = np.append(shown[1:] == shown[:-1], False)[: shown.size]
-    n, p = np.where(first, 0, part.n[shown]), np.where(second, 0, part.p[shown])
-    return n, p, n, n
+    again = np.append(False, shown[1:] == shown[:-1])[: shown.size]
+    n = np.where(np.append(again[1:], False)[: shown.size], 0, part.n[shown])
+    return n, np.where(again, 0, part.p[shown]), n, n
 
 
 def joined(parts: Sequence[Fit]) -> Fit:
@@ -112,14 +109,7 @@ def joined(parts: Sequence[Fit]) -> Fit:
 
 def _fit(partials: Sequence[Any]) -> Fit:
     """`joined`, computed once for all terms and the curve."""
-    found: Fit = Partials.of(partials).once("isotonic fit", partials, lambda: joined(partials))
-    return found
-
-
-def _tied(partials: Sequence[Any]) -> Any:
-    """`_fixed` of the blocks of all parts, computed once for all terms."""
-    fit = _fit(partials)
-    return Partials.of(partials).once("isotonic Brier score", partials, lambda: _fixed(fit.n, fit.p))
+    return Partials.of(partials).once("isotonic fit", partials, lambda: joined(partials))
 
 
 def _fixed(n: Array, p: Array) -> Any:
@@ -156,16 +146,17 @@ class Corp(Metric):
 
     def basis(self, part: ScorePart) -> CorpFit:
         """The fit, which the terms share."""
-        return _FIT
+        return CorpFit()
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[Any], state: State) -> Scalar:
         """One division."""
         if reason := missing(partials, state):
             return Scalar.undefined(self.name, reason)
         N, P = state.totals().n, state.totals().p
         if self.term == "unc":
             return Scalar.certain(self.name, float(N * P / (N + P) ** 2))
-        fit, tied = _fit(partials), _tied(partials)
+        fit = _fit(partials)
+        tied = Partials.of(partials).once("isotonic Brier score", partials, lambda: _fixed(fit.n, fit.p))
         finest = tied if fit.finest is None else _fixed(*fit.finest)
         if self.term == "dsc":
             whole = (N * P << _FINE) // (N + P) if isinstance(tied, int) else P * (N / (N + P))

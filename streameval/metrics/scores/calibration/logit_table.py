@@ -95,8 +95,7 @@ def _sides(z: Array) -> tuple[Array, Array]:
 
 def bins_of(part: ScorePart) -> Bins:
     """The bins of a part of counts; every score must have a logit."""
-    bins: Bins = part.once("logit bins", lambda: binned(part.n, part.p, part.scores))
-    return bins
+    return part.once("logit bins", lambda: binned(part.n, part.p, part.scores))
 
 
 def binned(n: Array, p: Array, scores: Array) -> Bins:

@@ -22,7 +22,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from streameval.states.scores.parts import leading
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from streameval.states.protocol import State
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -166,8 +167,7 @@ class ReliabilityBins(Metric):
         return np.linspace(0.0, 1.0, int(self.bins) + 1)
 
     def _of_scores(self, scores: Any) -> Array:
-        found: Array = np.searchsorted(self.edges[1:-1], np.asarray(scores))
-        return found
+        return np.asarray(np.searchsorted(self.edges[1:-1], np.asarray(scores)))
 
     def _stretches(self, scores: Any) -> Iterator[tuple[int, slice]]:
         """The bins of descending scores: the number of each, and the slice of its scores."""
@@ -186,8 +186,7 @@ class ReliabilityBins(Metric):
             yield first - i, slice(int(cuts[i]), int(cuts[i + 1]))
 
     def _of_rows(self, below: Array, rows: int) -> Array:
-        found: Array = below * int(self.bins) // max(rows, 1)
-        return np.minimum(found, int(self.bins) - 1)
+        return np.asarray(np.minimum(below * int(self.bins) // max(rows, 1), int(self.bins) - 1))
 
     def partial(self, part: ScorePart) -> dict[int, Cell] | None:
         """Cells of one part; None if a score is outside [0, 1]."""
@@ -221,9 +220,9 @@ class ReliabilityBins(Metric):
                 cells[i] = cells[i]._replace(loose=(*cells[i].loose, loose))
         return dict(cells)
 
-    def combine(self, partials: Sequence[dict[int, Cell] | None], state: Any) -> dict[int, Cell]:
+    def combine(self, partials: Sequence[dict[int, Cell] | None], state: State) -> dict[int, Cell]:
         """The cells of all parts by bin number; empty if a score is outside [0, 1]."""
-        return {} if None in partials else cells(partials)
+        return {} if None in partials else cells(cast("Sequence[dict[int, Cell]]", partials))
 
 
 def _cell(part: ScorePart, found: Probabilities, groups: slice) -> Cell:
@@ -240,22 +239,23 @@ def _spans(at: Array) -> Iterator[tuple[int, slice]]:
         yield int(at[start]), slice(start, stop)
 
 
-def cells(partials: Sequence[Any]) -> dict[int, Cell]:
+def cells(partials: Sequence[dict[int, Cell]]) -> dict[int, Cell]:
     """The sums of the cells of several parts, computed once for all metrics with equal bins."""
-    found: dict[int, Cell] = Partials.of(partials).once("cells", partials, lambda: _added(partials))
-    return found
 
+    def add() -> dict[int, Cell]:
+        gathered: dict[int, list[Cell]] = defaultdict(list)
+        for part in partials:
+            for i, cell in part.items():
+                gathered[i].append(cell)
+        return {i: _united(several) for i, several in sorted(gathered.items())}
 
-def _added(partials: Sequence[Any]) -> dict[int, Cell]:
-    gathered: dict[int, list[Cell]] = defaultdict(list)
-    for part in partials:
-        for i, cell in part.items():
-            gathered[i].append(cell)
-    return {i: several[0] if len(several) == 1 else _united(several) for i, several in sorted(gathered.items())}
+    return Partials.of(partials).once("cells", partials, add)
 
 
 def _united(several: Sequence[Cell]) -> Cell:
     """The sum of the cells of one bin in several parts, which are exact: a histogram has one part."""
+    if len(several) == 1:
+        return several[0]
     n, p, score = (total([cell[side] for cell in several]) for side in range(3))
     least, most = min(cell.least for cell in several), max(cell.most for cell in several)
     return Cell(n, p, score, least=least, most=most)
@@ -298,19 +298,19 @@ class CalibrationError(Metric):
         """The metric of the bins."""
         return self.drawn
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[Any], state: State) -> Scalar:
         """The mean or the largest distance."""
         if reason := missing(partials, state):
             return Scalar.undefined(self.name, reason)
-        found = [cell for cell in cells(partials).values() if cell.size or cell.loose]
+        every = [cell for cell in cells(partials).values() if cell.size or cell.loose]
         size = state.totals().n + state.totals().p
-        filled = [cell for cell in found if cell.size]
+        filled = [cell for cell in every if cell.size]
         if self.largest:
             value = max(float(cell.gap / (cell.size * cell.unit)) for cell in filled)
         else:
             value = float(total([cell.gap for cell in filled]) / (size * filled[0].unit))
-        if all(cell.certain for cell in found):
+        if all(cell.certain for cell in every):
             return Scalar.certain(self.name, min(1.0, value))
-        ends = [cell.means if self.largest else cell.sums for cell in found]
+        ends = [cell.means if self.largest else cell.sums for cell in every]
         lower, upper = (max(side) if self.largest else sum(side) / size for side in zip(*ends, strict=True))
         return spread(self.name, (lower, value, upper))

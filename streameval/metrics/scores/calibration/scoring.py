@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.metrics.scores.calibration.logit_table import BinnedLogits, Bins
+    from streameval.states.protocol import State
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -51,24 +52,22 @@ class Probabilities(NamedTuple):
         An open bin of a histogram with an edge at 0 or 1 is cut there, although a score that is closer to 0 or 1 than
         float32 resolves may lie beyond it.
         """
-        found: Probabilities | None = part.once("probabilities", lambda: cls._made(part))
-        return found
 
-    @classmethod
-    def _made(cls, part: ScorePart) -> Probabilities | None:
-        scores, low, high = part.bounds
-        if scores.size and not (scores[-1] >= 0.0 and scores[0] <= 1.0):  # they descend
-            return None
-        if part.exact:
-            return cls(scores, scores, scores)
-        low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
-        return cls(low, low + (high - low) / 2, high)
+        def make() -> Probabilities | None:
+            scores, low, high = part.bounds
+            if scores.size and not (scores[-1] >= 0.0 and scores[0] <= 1.0):  # they descend
+                return None
+            if part.exact:
+                return cls(scores, scores, scores)
+            low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+            return cls(low, low + (high - low) / 2, high)
+
+        return part.once("probabilities", make)
 
 
-def table_of(partials: Partials, bins: Sequence[Bins], state: Any) -> BinnedLogits:
+def table_of(partials: Partials, bins: Sequence[Bins], state: State) -> BinnedLogits:
     """The bins of all parts, which log loss and recalibration share if their bins are the same."""
-    found: BinnedLogits = partials.once("logit table", bins, lambda: joined(bins, state.totals().rows))
-    return found
+    return partials.once("logit table", bins, lambda: joined(bins, state.totals().rows))
 
 
 class _Binned(NamedTuple):
@@ -78,7 +77,7 @@ class _Binned(NamedTuple):
     bins: Bins
 
 
-def missing(partials: Sequence[Any], state: Any) -> str | None:
+def missing(partials: Sequence[Any], state: State) -> str | None:
     """Why a metric of probabilities is undefined; None if it is defined."""
     measure = state.totals()
     if not measure.rows:
@@ -115,23 +114,22 @@ class BrierScore(Metric):
 
     def partial(self, part: ScorePart) -> tuple[Any, Any, Any] | None:
         """Σ p·(1 − s)² + n·s²: its lower bound, its value with scores at the middle of open bins, its upper bound."""
-        sums: tuple[Any, Any, Any] | None = part.once("squares", lambda: self._sums(part))
-        return sums
+        return part.once("squares", lambda: self._sums(part))
 
     def _sums(self, part: ScorePart) -> tuple[Any, Any, Any] | None:
-        found = Probabilities.of(part)
-        if found is None:
+        probabilities = Probabilities.of(part)
+        if probabilities is None:
             return None
 
         def loss(of_pos: Array, of_neg: Array) -> Any:
             return dot(part.p, (1.0 - of_pos) ** 2) + dot(part.n, of_neg**2)
 
-        value = loss(found.middle, found.middle)
+        value = loss(probabilities.middle, probabilities.middle)
         if part.exact:
             return value, value, value
-        return loss(found.high, found.low), value, loss(found.low, found.high)
+        return loss(probabilities.high, probabilities.low), value, loss(probabilities.low, probabilities.high)
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[Any], state: State) -> Scalar:
         """Divide by the rows."""
         if reason := missing(partials, state):
             return Scalar.undefined(self.name, reason)
@@ -172,16 +170,16 @@ class LogLoss(Metric):
 
     def partial(self, part: ScorePart) -> Any:
         """−Σ p·ln s + n·ln(1 − s): lower bound, value at the middle of open bins, upper bound; or `_Binned`."""
-        found = Probabilities.of(part)
-        if found is None:
+        probabilities = Probabilities.of(part)
+        if probabilities is None:
             return None
         if part.exact and integers(part.n) and MANY <= part.total.rows < ROWS:
-            return self._binned(part, found.middle)
-        value = self._loss(part, slice(None), found.middle, found.middle)
+            return self._binned(part, probabilities.middle)
+        value = self._loss(part, slice(None), probabilities.middle, probabilities.middle)
         if part.exact:
             return value, value, value
-        every = slice(None)
-        return self._loss(part, every, found.high, found.low), value, self._loss(part, every, found.low, found.high)
+        low, high = probabilities.low, probabilities.high
+        return self._loss(part, slice(None), high, low), value, self._loss(part, slice(None), low, high)
 
     def _binned(self, part: ScorePart, scores: Any) -> _Binned:
         """The bins of scores that have a logit and are not clipped, and the sum over all other scores."""
@@ -210,7 +208,7 @@ class LogLoss(Metric):
             sums += dot(measure, terms, _LOG_BITS)
         return sums
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[Any], state: State) -> Scalar:
         """Divide by the rows."""
         if reason := missing(partials, state):
             return Scalar.undefined(self.name, reason)
