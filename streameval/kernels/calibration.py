@@ -1,14 +1,14 @@
 """Loops of calibration over groups of equal score, best score first: drift, isotonic fit and logits.
 
 A group has p positives and n negatives of score s. Sums of counts are fixed-point integers, so they do not depend on
-the order of the groups; sums of weights are compensated floats.
+the order of the groups.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import compare_products, compensated, multiply_add
+from streameval.kernels.exact import compare_products, multiply_add
 from streameval.kernels.jit import inlined, jit
 
 _ONE = np.uint64(1 << 62)
@@ -49,17 +49,6 @@ def drift_counts(neg, pos, score):
         elif _less(most_high, most_low, high, low):
             most_high, most_low = high, low
     return np.array([[high, low], [least_high, least_low], [most_high, most_low]], np.uint64)
-
-
-@jit
-def drift_weights(neg, pos, score):
-    """`drift_counts` for weights: compensated sums in units of 1, as a float64 array of shape (3,)."""
-    total, slip, least, most = 0.0, 0.0, 0.0, 0.0
-    for i in range(neg.size):
-        total, slip = compensated(total, slip, pos[i] * (1.0 - score[i]))
-        total, slip = compensated(total, slip, -neg[i] * score[i])
-        least, most = min(least, total + slip), max(most, total + slip)
-    return np.array([total + slip, least, most])
 
 
 @jit

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streameval.kernels.exact import compare_products, compensated, multiply_add, two_sum
+from streameval.kernels.exact import compare_products, compensated, multiply_add
 from streameval.kernels.jit import jit
 
 _CLOSE = 1e-14  # relative; floats order quotients of int64 numbers that differ by more
@@ -41,23 +41,6 @@ def best_counts(neg, pos, false, true, least, fixed, scale, later):
 
 
 @jit
-def best_weights(neg, pos, before_neg, before_pos, least, fixed, scale, later):
-    """`best_counts` for weights."""
-    true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
-    best, where, best_true, best_false = 0.0, -1, 0.0, 0.0
-    for i in range(neg.size):
-        true, true_slip = compensated(true, true_slip, pos[i])
-        false, false_slip = compensated(false, false_slip, neg[i])
-        t, f = true + true_slip, false + false_slip
-        if t < least or t <= 0.0:
-            continue
-        value = t / (fixed + scale * (t + f))
-        if where < 0 or value > best or (later and value == best):
-            best, where, best_true, best_false = value, i, t, f
-    return where, best_true, best_false
-
-
-@jit
 def deepest_counts(false, true, pos, part, whole):
     """The last group with positives where T/(T + F) ≥ part/whole, which has the largest T of these; −1 if none."""
     for i in range(pos.size - 1, -1, -1):
@@ -75,20 +58,6 @@ def gain_counts(neg, pos):
         high, low = multiply_add(high, low, np.uint64(neg[i] + pos[i]), np.uint64(twice + pos[i]))
         twice += 2 * pos[i]
     return high, low
-
-
-@jit
-def gain_weights(neg, pos):
-    """Σ u·(2T + p), Σ u·(2F + n), Σ p and Σ n, compensated, as a float64 array."""
-    sums, slips = np.zeros(4), np.zeros(4)
-    for i in range(neg.size):
-        p, n = pos[i], neg[i]
-        u = p + n
-        terms = (u * (2.0 * (sums[2] + slips[2]) + p), u * (2.0 * (sums[3] + slips[3]) + n), p, n)
-        for j in range(4):
-            sums[j], low = two_sum(sums[j], terms[j])
-            slips[j] += low
-    return sums + slips
 
 
 @jit

@@ -184,18 +184,19 @@ def best_share(
 
     Of equal ones, the last if `later`, else the first; −1 if there is none.
     """
-    n, p, before, total = part.n, part.p, part.before, part.total
+    before, total = part.before, part.total
     share, scale = fixed.numerator * total.p, fixed.denominator
-    counts = integers(n)
-    at: int
-    if counts and share + scale * (total.n + total.p) < _WORD:
-        at, true, false = thresholds.best_counts(n, p, before.n, before.p, max(least, 1), share, scale, later)
-        return at, true, false
-    ends = float(before.n), float(before.p)  # counts that leave a word in units of `scale` are compared as floats
-    at, true, false = thresholds.best_weights(n, p, *ends, float(least), float(fixed) * total.p, 1.0, later)
-    if counts:
-        true, false = (side[at].item() if at >= 0 else 0 for side in part.sums[::-1])
-    return at, true, false
+    if integers(part.n) and share + scale * (total.n + total.p) < _WORD:
+        at: tuple[int, Any, Any] = thresholds.best_counts(
+            part.n, part.p, before.n, before.p, max(least, 1), share, scale, later
+        )
+        return at
+    false, true = part.sums  # weights, and counts that leave a word in units of `scale`, are compared as floats
+    whole = float(fixed) * total.p + (true + false)
+    values = np.divide(true, whole, out=np.zeros(true.size), where=(true >= least) & (true > 0))
+    best = np.flatnonzero(values == values.max(initial=0.0)) if values.any() else np.empty(0, np.int64)
+    place = int(best[-1 if later else 0]) if best.size else -1
+    return (place, true[place].item(), false[place].item()) if place >= 0 else (-1, 0, 0)
 
 
 def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
@@ -243,10 +244,10 @@ def gain_sums(part: ScorePart, keep: int) -> tuple[Any, Any, Any, Any]:
     """
     n, p, before = part.n[:keep], part.p[:keep], part.before
     if not integers(n):
-        area, below, pos, neg = thresholds.gain_weights(n, p).tolist()
-        weight = neg + pos
+        F, T = (side[:keep] for side in part.sums)
+        area, below = (total_weight((n + p) * terms) for terms in (2 * T - p, 2 * F - n))
         pairs = 0 if part.exact else float((n * p)[part.open[:keep]].sum())
-        return area + 2 * before.p * weight, below + 2 * before.n * weight, weight, pairs
+        return area, below, total_weight(n) + total_weight(p), pairs
     points = int(n.sum()) + int(p.sum())
     area = integer(thresholds.gain_counts(n, p)) + 2 * before.p * points
     return area, points * (2 * before.rows + points) - area, points, doubt(part, keep)

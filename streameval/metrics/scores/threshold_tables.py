@@ -10,7 +10,6 @@ A row of the table of operating points stands for a point (``fpr=0.01``) or for 
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from decimal import Decimal
@@ -21,7 +20,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import Metric
-from streameval.metrics.scores.sums import sum_of, total
+from streameval.metrics.scores.sums import total
 from streameval.states.scores.types import halved
 from streameval.wording import format_number
 
@@ -140,16 +139,13 @@ class TablesAt(Metric):
         thresholds = part.compared(self.thresholds)
         ends = scores.size - np.searchsorted(scores[::-1], thresholds)
         same = ends - (scores.size - np.searchsorted(scores[::-1], thresholds, side="right"))
-        cuts = np.unique(np.append(0, ends)).tolist()
-        sums: dict[int, tuple[Any, ...]] = {0: (0, 0, 0)}
-        for start, stop in itertools.pairwise(cuts):
-            more = (sum_of(side[start:stop]) for side in (part.rows, part.n, part.p))
-            sums[stop] = tuple(x + y for x, y in zip(sums[start], more, strict=True))
+        sides = (np.cumsum(part.rows), 0), (part.sums[0], part.before.n), (part.sums[1], part.before.p)
+        above = ((np.append(start, sums)[ends] - start).tolist() for sums, start in sides)
         cut = [
             not at and bool((part.open & (lower < threshold) & (threshold < upper)).any())
             for threshold, at in zip(thresholds, same, strict=True)
         ]
-        return [(*sums[end], hidden, int(at)) for end, hidden, at in zip(ends.tolist(), cut, same, strict=True)]
+        return list(zip(*above, cut, same.tolist(), strict=True))
 
     def combine(self, partials: Sequence[list[tuple[int, Any, Any, bool, int]]], state: State) -> list[TableAt | str]:
         """The tables of all parts."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.calibration import drift_counts, drift_weights
+from streameval.kernels.calibration import drift_counts
 from streameval.kernels.thresholds import running
 from streameval.metrics.protocol import Basis, Metric
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
@@ -48,8 +48,6 @@ class _Sums(NamedTuple):
 class Drift(Basis):
     """Running sums of p − (p + n)·s, which the metrics of this file share."""
 
-    name: str = "drift"
-
     def partial(self, part: ScorePart) -> _Sums | None:
         """Sums of one part; None if a score is outside [0, 1]."""
         probabilities = Probabilities.of(part)
@@ -59,7 +57,9 @@ class Drift(Basis):
             rows = drift_counts(part.n, part.p, probabilities.middle).tolist()
             last, least, most = ((high << 64 | low) - (high >> 63 << 128) for high, low in rows)
         else:
-            last, least, most = drift_weights(part.n, part.p, probabilities.middle).tolist()
+            s = probabilities.middle
+            sums = np.append(0.0, running(part.p * (1.0 - s) - part.n * s, 0.0))
+            last, least, most = float(sums[-1]), float(sums.min()), float(sums.max())
         certain = part.certain or not part.total.n + part.total.p  # without weight it is undefined
         return _Sums(part.before.rows, last, least, most, None if certain else _ends(part, probabilities))
 

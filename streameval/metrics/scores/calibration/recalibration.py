@@ -64,8 +64,6 @@ class ShiftEnds(Basis):
     True
     """
 
-    name: str = "shift"
-
     def partial(self, part: ScorePart) -> Ends | str:
         """The shifts of the bins, which are all in one part."""
         probabilities = Probabilities.of(part)
@@ -121,8 +119,6 @@ def _reason(part: ScorePart) -> str | None:
 @dataclass(frozen=True)
 class LogitTable(Basis):
     """Counts in bins of the logit and the ends of the logits, from which fits start."""
-
-    name: str = "logit_table"
 
     def partial(self, part: ScorePart) -> Bins | str | None:
         """The bins of one part, and the ends of its logits; a reason if no fit exists, None for weights."""
