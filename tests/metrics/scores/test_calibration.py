@@ -21,7 +21,7 @@ from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.protocol import NO_WEIGHT
 from streameval.metrics.scores.best_thresholds import FbetaMax
-from streameval.metrics.scores.calibration import logit_table, scoring
+from streameval.metrics.scores.calibration import scoring
 from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
 from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
 from streameval.states.scores.counts import fold_arrays
@@ -249,7 +249,7 @@ def test_weights_that_are_all_zero_leave_every_metric_undefined(approx: bool) ->
 def test_metrics_of_many_rows_do_not_depend_on_the_way(power: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """By bins of the logit, group by group, and by steps on the groups themselves."""
     random = np.random.default_rng(2)
-    x = random.normal(0, 2, logit_table.MANY)
+    x = random.normal(0, 2, scoring.MANY)
     score = (1 / (1 + np.exp(-x))).astype(np.float32).clip(1e-30, 1 - 1e-7)
     state = fold_arrays((random.random(x.size) < 1 / (1 + np.exp(-power * x))).astype(np.uint8), score)
     fits = [Recalibration("calibration_slope", slope=flag) for flag in (True, False)]
