@@ -45,8 +45,7 @@ from streameval.metrics.contingency.clustering import (
 )
 from streameval.metrics.protocol import Entry
 from streameval.metrics.scores.best_thresholds import CostMin, FbetaMax
-from streameval.metrics.scores.calibration.cumulative import CumulativeError, MeanBias
-from streameval.metrics.scores.calibration.isotonic import Corp
+from streameval.metrics.scores.calibration.cumulative import Corp, CumulativeError, MeanBias
 from streameval.metrics.scores.calibration.recalibration import Recalibration
 from streameval.metrics.scores.calibration.reliability import CalibrationError
 from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss

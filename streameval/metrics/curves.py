@@ -25,7 +25,7 @@ from streameval.errors import OptionError
 from streameval.kernels.ranking import thin
 from streameval.metrics.clusters.lift import Aul
 from streameval.metrics.protocol import NO_ROWS, ONE_CLASS, OUTSIDE, Metric
-from streameval.metrics.scores.calibration.isotonic import Corp, CorpFit
+from streameval.metrics.scores.calibration.cumulative import Corp, CorpFit
 from streameval.metrics.scores.calibration.reliability import BINS, CalibrationError, ReliabilityBins
 from streameval.metrics.scores.calibration.scoring import missing
 from streameval.metrics.scores.ranking import PrAuc, RocAuc
@@ -37,7 +37,7 @@ from streameval.states.scores.types import numbers_only
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval.metrics.scores.calibration.isotonic import Fit
+    from streameval.metrics.scores.calibration.cumulative import Fit
     from streameval.metrics.scores.calibration.reliability import Cell
     from streameval.results import Scalar
     from streameval.states.protocol import State

@@ -15,7 +15,7 @@ from sklearn.isotonic import IsotonicRegression
 from streameval import evaluate
 from streameval.errors import OptionError
 from streameval.metrics.finalize import combine, partials
-from streameval.metrics.scores.calibration.isotonic import CorpFit
+from streameval.metrics.scores.calibration.cumulative import CorpFit
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
 from streameval.metrics.scores.distribution import ScoreBins
 from streameval.results import Distribution, Reliability

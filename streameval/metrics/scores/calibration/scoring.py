@@ -6,8 +6,18 @@ A group has p positives and n negatives of score s, of P and N in all; with weig
 - Log loss: −Σ [p·ln s + n·ln(1 − s)] / (P + N), in nats.
 
 Counts are multiplied by terms in fixed point and summed as integers, so results do not depend on the order of the rows.
-The log loss of many rows is computed from bins of the logit (`streameval.metrics.scores.calibration.logit_table`). From
-a histogram, results are bounded: each positive and each negative lies between the ends of its bin.
+From a histogram, results are bounded: each positive and each negative lies between the ends of its bin.
+
+*Bins of the logit.* The log loss of many rows and logistic recalibration are computed without the groups, from counts
+in narrow bins. A bin is 1/1024 wide. It keeps its negatives and positives, Σ u·dᵏ for k = 1 … 5 and Σ p·d, where
+u = p + n and d is the distance of a group's logit from the bin's centre c. The likelihood's gradient at a and b follows
+from a Taylor series, with σ and its derivatives at z = a + b·c:
+
+    Σ p − u·σ(a + b·x) = Σ over bins p − [u·σ + b·σ'·Σud + b²/2·σ''·Σud² + b³/6·σ'''·Σud³ + b⁴/24·σ''''·Σud⁴]
+
+and similarly for Σ (p − u·σ)·x. As |b·d| is at most b/2048, the truncation error is below 10⁻¹⁵ a row for slopes up to
+8. The log loss −Σ p·ln σ(x) + n·ln(1 − σ(x)) follows in the same way; its derivatives with respect to d are
+n·σ − p·(1 − σ), u·σ', u·σ'', …. All sums are integers in fixed point, so they do not depend on the order of the rows.
 """
 
 from __future__ import annotations
