@@ -98,7 +98,6 @@ def estimates(
     kinds, unit = [_kind(metric) for metric in metrics], resampled.sizes.unit
     found = {i: refused(values[i], unit, kind.no_interval) for i, kind in enumerate(kinds) if kind.no_interval}
     rowwise = {i: kind.rowwise for i, kind in enumerate(kinds) if kind.rowwise and resampled.sizes.single}
-    exact = _at_once(exact, list(rowwise.values()))
     rest = [i for i in range(len(kinds)) if i not in found]
     grid = resampled if isinstance(resampled, BlockReplicates) and rest else None
     reason = grid.certified(exact) if grid else None
@@ -119,19 +118,6 @@ def estimates(
         if error.value > 0:  # the standard error follows from the exact state where each row is a unit
             found[i] = replace(found[i], known=error.value)
     return [found[i] for i in range(len(metrics))]
-
-
-def _at_once(exact: Exact, more: Sequence[Metric]) -> Exact:
-    """The same function, which also computes what will be needed later, so that the exact state is read once."""
-    known: dict[Metric, Scalar] = {}
-
-    def values(metrics: Sequence[Metric]) -> list[Scalar]:
-        lacking = [metric for metric in dict.fromkeys((*metrics, *more)) if metric not in known]
-        if lacking:
-            known.update(zip(lacking, exact(lacking), strict=True))
-        return [known[metric] for metric in metrics]
-
-    return values
 
 
 def by_row(refused: Sequence[Estimate], metrics: Sequence[Metric], totals: Totals, exact: Exact) -> list[Estimate]:
