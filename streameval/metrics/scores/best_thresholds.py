@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,8 @@ _LARGEST = 1 << 62
 class _Best(NamedTuple):
     """The best vertex of a part, and the value of the best (T + p, F) within its open bins."""
 
-    true: Any
-    false: Any
+    true: float
+    false: float
     threshold: float
     inside: float
 
@@ -113,7 +113,7 @@ class FbetaMax(Metric):
             return Scalar(self.name, value, lower=lower, upper=upper, exact=False, threshold=best.threshold)
         return Scalar.certain(self.name, value, best.threshold)
 
-    def _value(self, part: _Best, P: Any) -> Fraction:
+    def _value(self, part: _Best, P: float) -> Fraction:
         square, true, false = self._square, Fraction(part.true), Fraction(part.false)
         return (1 + square) * true / (square * Fraction(P) + true + false)
 
@@ -197,6 +197,6 @@ class CostMin(Metric):
             return Scalar(self.name, value, lower=lower, upper=value, exact=False, threshold=best.threshold)
         return Scalar.certain(self.name, value, best.threshold)
 
-    def _value(self, part: _Best, P: Any) -> Fraction:
+    def _value(self, part: _Best, P: float) -> Fraction:
         fp, fn = self._costs
         return fp * Fraction(part.false) + fn * (Fraction(P) - Fraction(part.true))

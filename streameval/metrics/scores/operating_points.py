@@ -41,7 +41,7 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.states.protocol import Totals
+    from streameval.states.protocol import State, Totals
     from streameval.states.scores.parts import ScorePart
 
 
@@ -61,8 +61,8 @@ class Vertex(NamedTuple):
     """The points at or above a threshold: their number, positives and negatives."""
 
     rows: int
-    true: Any
-    false: Any
+    true: float
+    false: float
     threshold: float
 
 
@@ -148,7 +148,7 @@ class OperatingPoint(Metric):
         size = total.n if self.kind == "fpr" else total.p
         return limit(self.at, size, most=self.kind == "fpr")
 
-    def value(self, true: Any, false: Any, total: Totals) -> float:
+    def value(self, true: float, false: float, total: Totals) -> float:
         """The measure of a vertex."""
         top, bottom = {
             "precision": (true, true + false),
@@ -215,23 +215,24 @@ class OperatingPoint(Metric):
         of_positives = self.kind in ("recall", "precision") or self.measure in ("recall", "lift")
         return NO_POSITIVES if of_positives and not total.p else None
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[Vertex | Scalar | None], state: State) -> Scalar:
         """The best vertex of all parts."""
         total = state.totals()
         if reason := self.undefined(total):
             return Scalar.undefined(self.name, reason)
-        found = [part for part in partials if part is not None]
-        if found and isinstance(found[0], Scalar):
-            return found[0]
-        if self.kind == "precision" and not any(vertex.rows >= 0 for vertex in found):
-            return self.unreachable(found)
-        found = [vertex for vertex in found if vertex.rows >= 0]
-        if not found and self.kind == "threshold":
-            return self.nothing(total)
-        if not found:
+        for part in partials:
+            if isinstance(part, Scalar):
+                return part
+        every = [part for part in partials if isinstance(part, Vertex)]
+        vertices = [vertex for vertex in every if vertex.rows >= 0]
+        if not vertices:
+            if self.kind == "precision":
+                return self.unreachable(every)
+            if self.kind == "threshold":
+                return self.nothing(total)
             none = Scalar.certain(self.name, 0.0, math.inf)
             return none if self.kind == "fpr" else Scalar.undefined(self.name, NO_ROWS)
-        _, true, false, threshold = self._best(found)
+        _, true, false, threshold = self._best(vertices)
         if self.measure in ("precision", "lift") and not true + false:
             return Scalar.undefined(self.name, NO_WEIGHT)
         return Scalar.certain(
@@ -358,7 +359,7 @@ def _bound_threshold(point: OperatingPoint, part: ScorePart) -> Scalar:
     shown = scores >= at
     if not shown.any():
         return point.nothing(total) if not loose.any() else Scalar.undefined(point.name, NOTHING_FLAGGED)
-    at_edge: tuple[Any, Any] = tuple(column[shown].sum().item() for column in (part.p, part.n))
+    at_edge: tuple[float, float] = tuple(column[shown].sum().item() for column in (part.p, part.n))
     if point.measure == "precision":
         if not T + F:
             return Scalar.undefined(point.name, NO_WEIGHT if not loose.any() else NOTHING_FLAGGED)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -61,11 +61,11 @@ class RocAuc(Metric):
     name: str = "roc_auc"
     counts_nan: ClassVar[bool] = True
 
-    def partial(self, part: ScorePart | RankedPart) -> tuple[Any, Any]:
+    def partial(self, part: ScorePart | RankedPart) -> tuple[float, float]:
         """Twice the pairs won, ties as halves, and the pairs in doubt."""
         return sums.pairs_won(part), sums.doubt(part)
 
-    def combine(self, partials: Sequence[tuple[Any, Any]], state: State) -> Scalar:
+    def combine(self, partials: Sequence[tuple[float, float]], state: State) -> Scalar:
         """Pairs won over pairs; a pair with a halved score counts one half."""
         numbers, nan = state.totals(), halved(state)
         N, P = numbers.n + nan.n, numbers.p + nan.p
@@ -99,7 +99,7 @@ class Gini(Metric):
         """The pairs won."""
         return RocAuc()
 
-    def combine(self, partials: Sequence[tuple[Any, Any]], state: State) -> Scalar:
+    def combine(self, partials: Sequence[tuple[float, float]], state: State) -> Scalar:
         """From the ROC AUC."""
         auc = RocAuc().combine(partials, state)
         if auc.reason:
@@ -125,7 +125,7 @@ def _precisions(part: ScorePart, exact: Array, lower: Array, upper: Array) -> tu
     return low, high, SLACK
 
 
-def _mean_precision(name: str, partials: Sequence[tuple[Any, Any, float]], state: State) -> Scalar:
+def _mean_precision(name: str, partials: Sequence[tuple[float, float, float]], state: State) -> Scalar:
     """Σ p·precision / P."""
     P = state.totals().p
     if not P:
@@ -151,7 +151,7 @@ class AveragePrecision(Metric):
 
     name: str = "average_precision"
 
-    def partial(self, part: ScorePart | RankedPart) -> tuple[Any, Any, float]:
+    def partial(self, part: ScorePart | RankedPart) -> tuple[float, float, float]:
         """Σ p·precision: least, greatest, and the rounding error.
 
         It is least where a bin's negatives come first and its positives are all distinct: each step sum is at least the
@@ -163,7 +163,7 @@ class AveragePrecision(Metric):
         exact = p * _ratio(T + p, T + p + F + n)  # a product of two small weights may be 0
         return _precisions(part, exact, _integral(T, F + n, p), p * _ratio(T + p, T + p + F))
 
-    def combine(self, partials: Sequence[tuple[Any, Any, float]], state: State) -> Scalar:
+    def combine(self, partials: Sequence[tuple[float, float, float]], state: State) -> Scalar:
         """Divide by the positives."""
         return _mean_precision(self.name, partials, state)
 
@@ -198,7 +198,7 @@ class PrAuc(Metric):
 
     name: str = "pr_auc"
 
-    def partial(self, part: ScorePart | RankedPart) -> tuple[Any, Any, float]:
+    def partial(self, part: ScorePart | RankedPart) -> tuple[float, float, float]:
         """Σ p·(precision before + precision after) / 2.
 
         With a bin's negatives first, precision is concave in recall and one trapezoid is the least of all; with its
@@ -211,7 +211,7 @@ class PrAuc(Metric):
         exact, lower = p * (before + after) / 2, p * (_ratio(T, T + F + n) + after) / 2
         return _precisions(part, exact, lower, _integral(T, F, p))
 
-    def combine(self, partials: Sequence[tuple[Any, Any, float]], state: State) -> Scalar:
+    def combine(self, partials: Sequence[tuple[float, float, float]], state: State) -> Scalar:
         """Divide by the positives."""
         return _mean_precision(self.name, partials, state)
 
@@ -220,8 +220,8 @@ class _Peak(NamedTuple):
     """The largest difference of rates as a float, T and F there, the threshold, and the largest inside an open bin."""
 
     height: float
-    true: Any
-    false: Any
+    true: float
+    false: float
     threshold: float
     inside: float
     rounding: float
@@ -239,7 +239,7 @@ def _peak(part: ScorePart) -> _Peak:
     return _Peak(height, true, false, threshold, inside, sums.rounding(part.total))
 
 
-def _highest(name: str, peaks: Sequence[_Peak], N: Any, P: Any) -> Scalar:
+def _highest(name: str, peaks: Sequence[_Peak], N: float, P: float) -> Scalar:
     """The highest peak, the first of equals, divided once."""
     if not N or not P:
         return Scalar.undefined(name, ONE_CLASS)
@@ -348,7 +348,7 @@ class PartialAuc(Metric):
         """``partial_auc@0.01``."""
         return f"partial_auc@{format_number(self.most)}"
 
-    def partial(self, part: ScorePart) -> tuple[Any, Any, Any]:
+    def partial(self, part: ScorePart) -> tuple[float, float, float]:
         """Twice the area of this part up to the limit, in pairs: lower bound, with ties as halves, upper bound."""
         n, p = part.n, part.p
         bound = self._share(part.total) * part.total.n
@@ -367,11 +367,11 @@ class PartialAuc(Metric):
         low, high = (width * 2 * T, width * 2 * (T + hits)) if part.open[keep] else (more, more)
         return least + low, value + more, most + high
 
-    def _share(self, measure: Totals) -> Any:
+    def _share(self, measure: Totals) -> Fraction | float:
         """The limit, exact where rows are counted."""
         return Fraction(str(float(self.most))) if counted(measure) else self.most
 
-    def combine(self, partials: Sequence[tuple[Any, Any, Any]], state: State) -> Scalar:
+    def combine(self, partials: Sequence[tuple[float, float, float]], state: State) -> Scalar:
         """Standardise the area."""
         measure = state.totals()
         N, P, f = measure.n, measure.p, self._share(measure)

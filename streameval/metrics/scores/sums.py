@@ -69,7 +69,7 @@ def exact_sum(values: Array) -> float:
     return math.fsum(ranking.exact_parts(values))
 
 
-def sum_of(values: Array) -> Any:
+def sum_of(values: Array) -> float:
     """Sum of an array in the measure."""
     return int(values.sum()) if integers(values) else total_weight(values)
 
@@ -89,19 +89,19 @@ def pairs_won(part: ScorePart | RankedPart) -> Any:
     return 2.0 * part.ranked[0]
 
 
-def dot(measure: Array, values: Array, bits: int = BITS) -> Any:
+def dot(measure: Array, values: Array, bits: int = BITS) -> float:
     """Σ measure·value, for values from 0 to 2^(62 − bits): for counts an integer in units of 2^−bits."""
     if integers(measure):
         return integer(ranking.dot_counts(measure, values, float(1 << bits)))
     return exact_sum(measure * values)
 
 
-def mean(sums: Any, size: Any, bits: int = BITS) -> float:
+def mean(sums: float, size: float, bits: int = BITS) -> float:
     """A total of `dot` over a size, divided once."""
     return float(sums / (size << bits if isinstance(size, int) else size))
 
 
-def doubt(part: ScorePart | RankedPart, keep: int | None = None) -> Any:
+def doubt(part: ScorePart | RankedPart, keep: int | None = None) -> float:
     """Σ p·n over open bins: the pairs of a positive and a negative in the same bin, among the first `keep` groups."""
     if isinstance(part, RankedPart) or part.exact:
         return 0
@@ -157,12 +157,12 @@ def _pieces(part: ScorePart) -> Iterator[tuple[Array, Array, int, int]]:
         first = stop
 
 
-def mean_precision(precisions: Any, P: Any) -> float:
+def mean_precision(precisions: float, P: float) -> float:
     """A total of `precision_sum` over the positives, or of floats."""
     return float(precisions / (2 * ranking.UNIT * P if isinstance(precisions, int) else P))
 
 
-def best_gap(part: ScorePart) -> tuple[float, Any, Any, int]:
+def best_gap(part: ScorePart) -> tuple[float, float, float, int]:
     """The largest T/P − F/N after a group, as a float, its T and F, and the group; −1 if none is above 0."""
     if not part.total.n or not part.total.p:
         return 0.0, 0, 0, -1
@@ -178,8 +178,8 @@ _WORD = 1 << 62
 
 
 def best_share(
-    part: ScorePart, least: Any = 0, fixed: Fraction = Fraction(0), *, later: bool = False
-) -> tuple[int, Any, Any]:
+    part: ScorePart, least: float = 0, fixed: Fraction = Fraction(0), *, later: bool = False
+) -> tuple[int, float, float]:
     """The group after which T/(fixed·P + T + F) is largest, with its T and F, among those where T reaches `least`.
 
     Of equal ones, the last if `later`, else the first; −1 if there is none.
@@ -187,7 +187,7 @@ def best_share(
     before, total = part.before, part.total
     share, scale = fixed.numerator * total.p, fixed.denominator
     if integers(part.n) and share + scale * (total.n + total.p) < _WORD:
-        at: tuple[int, Any, Any] = thresholds.best_counts(
+        at: tuple[int, float, float] = thresholds.best_counts(
             part.n, part.p, before.n, before.p, max(least, 1), share, scale, later
         )
         return at
@@ -199,7 +199,7 @@ def best_share(
     return (place, true[place].item(), false[place].item()) if place >= 0 else (-1, 0, 0)
 
 
-def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
+def deepest(part: ScorePart, precision: float) -> tuple[int, float, float]:
     """The first group with the largest T among those whose precision reaches a share, with its T and F; −1 if none."""
     false, true = part.sums
     if integers(part.n):
@@ -237,7 +237,7 @@ def open_corners(part: ScorePart) -> tuple[Array, Array]:
     return true[part.open].astype(float), (false - part.n)[part.open].astype(float)
 
 
-def gain_sums(part: ScorePart, keep: int) -> tuple[Any, Any, Any, Any]:
+def gain_sums(part: ScorePart, keep: int) -> tuple[float, float, float, float]:
     """Σ u·(2T + p), Σ u·(2F + n) and Σ u over the first `keep` groups, and the pairs in doubt.
 
     Σ u·(2(T + F) + u) telescopes, which gives the second sum of counts.
