@@ -175,15 +175,15 @@ class SplitState:
     def beyond(self, threshold: float) -> Mapping[str, Array]:
         """The measure of the rows of each block that score at or above a threshold."""
         found = np.zeros((2, self.count))
-        for block, (scores, measure) in self._rankings.items():
-            at = np.searchsorted(scores, compared(threshold, self.grouped.spec.ungrouped.type))
-            found[:, block % self.count] += measure[:, at]
+        for block, (kind, (scores, measure)) in self._rankings.items():
+            found[:, block % self.count] += measure[:, np.searchsorted(scores, compared(threshold, kind))]
         return class_counts(*found)
 
     @cached_property
-    def _rankings(self) -> dict[int, tuple[Array, Array]]:
-        """The scores of each block, read once for the many thresholds of a curve."""
-        return {block: compute(self.grouped.only(block), _Ranked()) for block in self.grouped.groups()}
+    def _rankings(self) -> dict[int, tuple[str, tuple[Array, Array]]]:
+        """The type of the scores of each block and the scores, read once for the many thresholds of a curve."""
+        states = {block: self.grouped.only(block) for block in self.grouped.groups()}
+        return {block: (state.spec.type, compute(state, _Ranked())) for block, state in states.items()}
 
 
 _FINE = 30  # bits of a value
