@@ -1,7 +1,7 @@
 """Singletons: skip the rows that are alone in their cluster or class, and the cells of singleton clusters.
 
 Rows come bucket by bucket, bucket b from ``starts[b]`` on, and equal keys lie in one bucket; see
-`streameval.states.contingency.pass_by_cluster`.
+`streameval.states.contingency.by_cluster`.
 """
 
 from __future__ import annotations

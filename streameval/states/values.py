@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.kernels.contingency.attribution import mark_table, marked, positions
+from streameval.kernels.contingency.tables import positions
 from streameval.states.keyed.ids import hash_array, id_words, identify, row_nulls
 from streameval.states.protocol import Batch, Small, Totals, Traits
 
@@ -101,7 +101,7 @@ class ValuesSpec:
 class _ValuesBuilder:
     def __init__(self, spec: ValuesSpec) -> None:
         self.spec = spec
-        self._marks = mark_table(spec.wanted[:, 0])
+        self._firsts = np.unique(spec.wanted[:, 0]).reshape(-1, 1)
         self._state = spec.empty()
 
     def update(self, batch: Batch) -> None:
@@ -117,7 +117,7 @@ class _ValuesBuilder:
                 self._state = self._state.with_rows(group[part], _bytes(array.take(pa.array(rows[part]))))
 
     def _candidates(self, batch: Batch) -> tuple[Array, Array]:
-        """Rows that pass a quick test for requested groups, and the words of their ids and labels."""
+        """Rows whose first word is that of a requested group, and the words of their ids and labels."""
         arrays = [row_nulls(batch.columns[key.name]) for key in self.spec.keys]
         valid = np.ones(batch.label.size, bool)
         for array in arrays:
@@ -129,7 +129,7 @@ class _ValuesBuilder:
             present = array if rows.size == len(array) and not array.null_count else array.take(pa.array(rows))
             first, rest = identify(present, key.type, key.scope, batch.partition)
             if i == 0:
-                near = marked(np.ascontiguousarray(first), self._marks)
+                near = np.flatnonzero(positions(self._firsts, first.reshape(-1, 1)) >= 0)
                 rows, first, rest = rows[near], first[near], rest[near]
             columns += [first, *rest.T]
         labels = [batch.label[rows].astype(np.uint64)] if self.spec.by_label else []

@@ -18,9 +18,9 @@ from streameval.kernels.blocks.changes import spread_rows
 from streameval.states.blocks import BLOCKS, SizeChanges
 from streameval.states.clusters.counts import ClusterCounts, ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.contingency import pass_by_cluster
+from streameval.states.contingency import by_cluster
 from streameval.states.contingency.counts import ContingencySpec, LabelledSpec
-from streameval.states.contingency.rounds import ByCluster, summarize_state
+from streameval.states.contingency.by_cluster import ByCluster, summarize_state
 from streameval.states.grouped.keys import Blocks
 from streameval.states.keyed import hot
 from streameval.states.keyed.ids import id_type
@@ -104,7 +104,7 @@ def test_the_results_are_those_of_two_states(
     """For any rows, runs and dictionaries among them, any capacity, and hot keys."""
     if few:
         monkeypatch.setattr(hot, "LEARN", 20)
-        monkeypatch.setattr(pass_by_cluster, "_SMALL", 4)
+        monkeypatch.setattr(by_cluster, "_SMALL", 4)
 
     @settings(max_examples=25, deadline=None)
     @given(st.data())

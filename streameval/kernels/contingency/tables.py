@@ -148,6 +148,21 @@ def number_keys(starts, words, rest, further, slots, keys, numbers, found):
 
 
 @jit
+def positions(groups, ids):
+    """Position of each id in `groups`, or −1; uint64 arrays of shape (n, n_words), the groups distinct."""
+    columns, bits = groups.shape[1] - 1, np.int64(FIRST_BITS)
+    while (1 << bits) < 2 * len(groups):
+        bits += 1
+    slots, out = np.full(1 << bits, -1, np.int32), np.empty(len(ids), np.int64)
+    further, rest = groups[:, 1:], ids[:, 1:]
+    for k in range(len(groups)):
+        slots[find(groups[k, 0], further, k, columns, groups, slots, bits)] = k
+    for i in range(len(ids)):
+        out[i] = slots[find(ids[i, 0], rest, i, columns, groups, slots, bits)]
+    return out
+
+
+@jit
 def add_margins(numbers, counts, largest, totals, maxima):
     """Add each count to the total of its number, and update the maximum of the number with ``largest[i]``."""
     for i in range(numbers.size):
@@ -236,27 +251,6 @@ def cell_sums(
         h1 += (second >> 32) * t
         l1 += (second & 4294967295) * t
     inertia[0], inertia[1], inertia[2], inertia[3] = h0, l0, h1, l1
-
-
-@jit
-def margin_sums(codes: Ints, counts: Ints, totals: Ints, maxima: Ints) -> None:
-    """Add each count to the total of its code, and update the largest count of the code."""
-    for i in range(codes.size):
-        code, n = codes[i], counts[i]
-        totals[code] += n
-        maxima[code] = max(maxima[code], n)
-
-
-@jit
-def squares_by_size(totals: Ints, squares: Ints, table: Ints) -> None:
-    """Add the squares of each group to ``table[size]``; sizes beyond the table, of at most 2^16 entries, are skipped.
-
-    A count below 2^16 has a square below 2^32, and 2^31 such squares sum to less than 2^63, so the low word suffices.
-    """
-    low = squares.shape[1] - 1
-    for i in range(totals.size):
-        if totals[i] < table.size:
-            table[totals[i]] += squares[i, low]
 
 
 @jit

@@ -38,16 +38,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.kernels.contingency.matching import components, greedy_matching, settled_cells, solve_small, solve_whole
-from streameval.states.contingency.rounds import add_up
+from streameval.states.contingency.matching_core import add_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from streameval.states.contingency.rounds import Visit
+    from streameval.states.contingency.cells import Watcher
+    from streameval.states.contingency.matching_core import Visit
     from streameval.states.contingency.summary import Summary
-    from streameval.states.contingency.watch import Watcher
 
     Number = int | float | Fraction
 
@@ -87,8 +87,19 @@ class _Cells(NamedTuple):
     cols: NDArray[np.int64]
     counts: NDArray[Any]
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns, of cells that are numbered."""
+        return int(self.rows.max()) + 1, int(self.cols.max()) + 1
+
     def at(self, which: NDArray[Any] | slice) -> _Cells:
-        return _Cells(self.rows[which], self.cols[which], self.counts[which])
+        """Some of the cells, with their rows and columns numbered from 0."""
+        cells, sides = _Cells(*(column[which] for column in self)), []
+        for codes in cells[:2]:
+            used = np.zeros(int(codes.max()) + 1 if codes.size else 0, dtype=np.bool_)
+            used[codes] = True
+            sides.append((np.cumsum(used) - 1)[codes])
+        return _Cells(sides[0], sides[1], cells.counts)
 
 
 def best_matching(
@@ -113,20 +124,15 @@ def best_matching(
     >>> best_matching(rows, cols, counts, assignment_cells=0)
     Matching(lower=9, upper=14)
     """
-    cells = _Cells(rows, cols, counts)
-    settled, cells = _settle(cells)
-    lower, upper = [settled], [settled]
+    settled, cells = _settle(_Cells(rows, cols, counts))
     cells, starts = _by_component(_pruned(cells))
     most = cells.counts.size if assignment_cells is None else assignment_cells
     small, large = _small(cells, starts, most)
-    lower.append(small)
-    upper.append(small)
+    parts = [Matching(settled, settled), Matching(small, small)]
     for start, stop in large:
-        part = _numbered(cells.at(slice(start, stop)))
-        low, high = _solved(part) if stop - start <= most else _bounded(part)
-        lower.append(low)
-        upper.append(high)
-    return Matching(sum(lower), sum(upper))
+        part = cells.at(slice(start, stop))
+        parts.append(_solved(part) if stop - start <= most else _bounded(part))
+    return Matching(*map(sum, zip(*parts, strict=True)))
 
 
 def _total(counts: NDArray[Any]) -> Number:
@@ -134,33 +140,21 @@ def _total(counts: NDArray[Any]) -> Number:
     return total
 
 
-def _numbered(cells: _Cells) -> _Cells:
-    """Number the remaining rows and columns from 0."""
-    return _Cells(_dense_codes(cells.rows), _dense_codes(cells.cols), cells.counts)
-
-
-def _dense_codes(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    used = np.zeros(int(codes.max()) + 1 if codes.size else 0, dtype=np.bool_)
-    used[codes] = True
-    return (np.cumsum(used) - 1)[codes]
-
-
 def _settle(cells: _Cells) -> tuple[Number, _Cells]:
     """Take the cells that some best matching contains, until a sweep finds none."""
     settled: Number = 0
-    cells = _numbered(cells)
+    cells = cells.at(slice(None))
     if cells.counts.dtype.kind == "O" or (cells.counts.size and cells.counts.max() >= _WIDE):
         return settled, cells
     for _ in range(_SWEEPS):
         if not cells.counts.size:
             break
-        sides = int(cells.rows.max()) + 1, int(cells.cols.max()) + 1
-        chosen = settled_cells(cells.rows, cells.cols, cells.counts, *sides)
+        chosen = settled_cells(*cells, *cells.shape)
         if not chosen.size:
             break
         settled += _total(cells.counts[chosen])
         taken = _marked(cells.rows, cells.rows[chosen]) | _marked(cells.cols, cells.cols[chosen])
-        cells = _numbered(cells.at(~taken))
+        cells = cells.at(~taken)
     return settled, cells
 
 
@@ -182,14 +176,14 @@ def _pruned(cells: _Cells) -> _Cells:
         if crowded.size:
             keep = np.ones(lines.size, dtype=np.bool_)
             keep[crowded] = _rank_within(lines[crowded], others[crowded], cells.counts[crowded]) < room[crowded]
-            cells = _numbered(cells.at(keep))
+            cells = cells.at(keep)
     return cells
 
 
 def _sides(cells: _Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Component of each row, and the smaller side of each component."""
-    n_rows = int(cells.rows.max()) + 1
-    component, count = components(cells.rows, cells.cols, n_rows, int(cells.cols.max()) + 1)
+    n_rows, n_cols = cells.shape
+    component, count = components(cells.rows, cells.cols, n_rows, n_cols)
     sides = (np.bincount(part, minlength=count) for part in (component[:n_rows], component[n_rows:]))
     return component[:n_rows], np.minimum(*sides)
 
@@ -197,10 +191,8 @@ def _sides(cells: _Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _rank_within(lines: NDArray[np.int64], others: NDArray[np.int64], counts: NDArray[Any]) -> NDArray[np.int64]:
     """Rank of each cell in its line, the largest 0; ties by position."""
     order = np.lexsort((others, -_sortable(counts), lines))
-    starts = np.flatnonzero(np.diff(lines[order], prepend=-1))
-    sizes = np.diff(np.append(starts, order.size))
-    ranks = np.empty(order.size, dtype=np.int64)
-    ranks[order] = np.arange(order.size) - np.repeat(starts, sizes)
+    ordered, ranks = lines[order], np.empty(order.size, dtype=np.int64)
+    ranks[order] = np.arange(order.size) - np.searchsorted(ordered, ordered)
     return ranks
 
 
@@ -227,15 +219,14 @@ def _small(cells: _Cells, starts: NDArray[np.int64], most: int) -> tuple[Number,
     large = zip(starts[:-1][~small].tolist(), starts[1:][~small].tolist(), strict=True)
     if not small.any():
         return 0, large
-    few = _numbered(cells.at(np.repeat(small, sizes)))
+    few = cells.at(np.repeat(small, sizes))
     ends = np.concatenate(([0], np.cumsum(sizes[small])))
-    totals = solve_small(*few, ends, int(few.rows.max()) + 1, int(few.cols.max()) + 1, _SIDE)
-    return _total(totals), large
+    return _total(solve_small(*few, ends, *few.shape, _SIDE)), large
 
 
 def _solved(cells: _Cells) -> Matching:
     """Solve one component: exactly, or in its leading bits where neither float64 nor Python's integers are enough."""
-    sides = int(cells.rows.max()) + 1, int(cells.cols.max()) + 1
+    sides = cells.shape
     if min(sides) == 1:
         best = max(cells.counts.tolist())
         return Matching(best, best)
@@ -245,7 +236,9 @@ def _solved(cells: _Cells) -> Matching:
     whole, unit = _in_units(cells.counts)
     excess, cells = _excess(whole, sides), cells._replace(counts=whole)
     if excess and min(sides) ** 2 * max(sides) <= _WHOLE:
-        total = unit * solve_whole(_table(cells, *sides))
+        table = np.zeros(sides, dtype=object)
+        table[cells.rows, cells.cols] = cells.counts
+        total = unit * solve_whole(table if sides[0] <= sides[1] else table.T)
         return Matching(total, total)
     leading = whole >> excess
     chosen = _chosen(cells._replace(counts=leading), *sides)
@@ -267,13 +260,6 @@ def _in_units(counts: NDArray[Any]) -> tuple[NDArray[Any], Number]:
     whole = np.empty(counts.size, dtype=object)
     whole[:] = [numerator // divisor for numerator in numerators]
     return whole, Fraction(divisor, common) if common > 1 else divisor
-
-
-def _table(cells: _Cells, n_rows: int, n_cols: int) -> NDArray[Any]:
-    """Dense table of Python integers with no more rows than columns."""
-    table = np.zeros((n_rows, n_cols), dtype=object)
-    table[cells.rows, cells.cols] = cells.counts
-    return table if n_rows <= n_cols else table.T
 
 
 def _chosen(cells: _Cells, n_rows: int, n_cols: int) -> NDArray[np.int64]:
@@ -311,7 +297,7 @@ def _sparse(cells: _Cells, n_rows: int, n_cols: int) -> NDArray[np.int64]:
 
 def _bounded(cells: _Cells) -> Matching:
     """Bounds: the greedy matching from below, the smaller sum of maxima from above."""
-    n_rows, n_cols = int(cells.rows.max()) + 1, int(cells.cols.max()) + 1
+    n_rows, n_cols = cells.shape
     order = np.lexsort((cells.cols, cells.rows, -_sortable(cells.counts)))
     free = np.ones(n_rows, dtype=np.bool_), np.ones(n_cols, dtype=np.bool_)
     greedy = cells.counts[greedy_matching(cells.rows, cells.cols, order, *free)]

@@ -14,26 +14,28 @@ measure is the exact difference of two fractions, rounded once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.kernels.contingency.attribution import keep_largest, positions
+from streameval.kernels.contingency.tables import positions
 from streameval.metrics.contingency.measures import CountedStatistics
 from streameval.metrics.protocol import ShardMetric
 from streameval.metrics.worst import Worst
-from streameval.states.contingency.cells import Margins, numbered
+from streameval.states.contingency.cells import numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from streameval.budget import Budget
+    from streameval.states.contingency.cells import Ids
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.summary import Summary
-    from streameval.states.contingency.watch import CellsOfClasses, Ids
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
@@ -42,7 +44,7 @@ _MOST = 1 << 32  # rows of a group whose pairs fit into 64 bits
 
 
 class PairCosts:
-    """A watcher (`streameval.states.contingency.rounds`) that keeps the worst merges and splits.
+    """A watcher (`streameval.states.contingency.cells.Watcher`) that keeps the worst merges and splits.
 
     Columns of `merges`: false pairs, rows, classes. Columns of `splits`: missed pairs, rows, clusters, joined pairs.
 
@@ -64,42 +66,25 @@ class PairCosts:
     def __init__(self, top: int, signed: tuple[bool, bool]) -> None:
         self.merges, self.splits = (Worst(top, signed=each) for each in signed)
         self.merged = self.split = self.unchanged_rows = 0
-        self._impure: Margins | None = None  # open clusters, with their cells as totals and their sizes as maxima
-        self._agreeing = np.empty(0, np.int64)
 
-    def add_clusters(self, clusters: Array, classes: Array, rows: Array, sizes: Array) -> None:
-        """See `streameval.states.contingency.rounds.Watcher`."""
-        impure = np.flatnonzero(rows < sizes)
-        rows = rows[impure]
-        self._add_impure(clusters[impure], np.ones_like(rows), _count_pairs(rows), sizes[impure])
-
-    def add_classless(self, clusters: Array, rows: Array, sizes: Array) -> None:
-        """See `streameval.states.contingency.rounds.Watcher`."""
-        several = sizes > 1
-        self.unchanged_rows += int(rows[~several].sum())
-        rows = rows[several]
-        self._add_impure(clusters[several], rows, np.zeros_like(rows), sizes[several])
-
-    def _add_impure(self, clusters: Array, cells: Array, agreeing: Array, sizes: Array) -> None:
-        if self._impure is None:
-            self._impure = Margins(clusters.shape[1] - 1)
-        numbers = self._impure.add(clusters[:, 0], clusters[:, 1:], cells, sizes)
-        more = np.zeros(self._impure.totals.size - self._agreeing.size, np.int64)
-        self._agreeing = np.concatenate((self._agreeing, more))
-        np.add.at(self._agreeing, numbers, agreeing)
-
-    def close_clusters(self) -> None:
-        """See `streameval.states.contingency.rounds.Watcher`."""
-        if self._impure is not None:
-            rows = self._impure.maxima
-            self.merged += rows.size
-            _add(self.merges, self._impure.ids, pairs_within(rows) - self._agreeing, rows, self._impure.totals)
-        self._impure, self._agreeing = None, self._agreeing[:0]
+    def add_clusters(
+        self, ids: Ids, sizes: Array, classless: Array, cells: Iterable[tuple[Array, Array, Array]]
+    ) -> None:
+        """See `streameval.states.contingency.cells.Watcher`."""
+        classes, agreeing = classless.copy(), np.zeros_like(sizes)  # cells, and pairs within them
+        for numbers, _, rows in cells:
+            classes += np.bincount(numbers, minlength=sizes.size)
+            np.add.at(agreeing, numbers, _count_pairs(rows))
+        self.unchanged_rows += int(classless[sizes == 1].sum())
+        which = np.flatnonzero(classes > 1)
+        self.merged += which.size
+        costs = pairs_within(sizes[which]) - agreeing[which]
+        _add(self.merges, lambda some: ids(which[some]), costs, sizes[which], classes[which])
 
     def add_classes(
-        self, ids: Ids, totals: Array, maxima: Array, singles: Array, cells: Iterable[CellsOfClasses]
+        self, ids: Ids, totals: Array, maxima: Array, singles: Array, cells: Iterable[tuple[Array, Array, Array, Array]]
     ) -> None:
-        """See `streameval.states.contingency.rounds.Watcher`."""
+        """See `streameval.states.contingency.cells.Watcher`."""
         parts, pure = singles.copy(), singles.copy()  # cells, and rows of those that are whole clusters
         agreeing, joined = np.zeros((2, totals.size), np.int64)  # pairs within all cells, and within those
         for numbers, rows, sizes, counts in cells:
@@ -117,18 +102,18 @@ class PairCosts:
         _add(self.splits, lambda some: ids(which[some]), missed, rows, parts[which], joined)
 
     def add_alone(self, rows: int) -> None:
-        """See `streameval.states.contingency.rounds.Watcher`."""
+        """See `streameval.states.contingency.cells.Watcher`."""
         self.unchanged_rows += rows
 
     def merge(self, others: Iterable[PairCosts]) -> PairCosts:
         """One watcher with the results of all."""
         parts = [self, *others]
-        found = PairCosts(self.merges.top, (self.merges.signed, self.splits.signed))
-        found.merges = found.merges.merge(part.merges for part in parts)
-        found.splits = found.splits.merge(part.splits for part in parts)
-        found.merged, found.split = sum(part.merged for part in parts), sum(part.split for part in parts)
-        found.unchanged_rows = sum(part.unchanged_rows for part in parts)
-        return found
+        merged = PairCosts(self.merges.top, (self.merges.signed, self.splits.signed))
+        merged.merges = merged.merges.merge(part.merges for part in parts)
+        merged.splits = merged.splits.merge(part.splits for part in parts)
+        merged.merged, merged.split = sum(part.merged for part in parts), sum(part.split for part in parts)
+        merged.unchanged_rows = sum(part.unchanged_rows for part in parts)
+        return merged
 
 
 def pairs_within(rows: Array) -> Array:
@@ -173,14 +158,6 @@ class _Pairs(NamedTuple):
     clusters: int
     all: int
 
-    def split(self, pairs: int) -> _Pairs:
-        """The pairs after a cluster has lost its false pairs."""
-        return self._replace(clusters=self.clusters - pairs)
-
-    def joined(self, pairs: int) -> _Pairs:
-        """The pairs after missed pairs have come together."""
-        return self._replace(both=self.both + pairs, clusters=self.clusters + pairs)
-
 
 def _ratio(numerator: int, denominator: int) -> Fraction | None:
     return Fraction(numerator, denominator) if denominator else None
@@ -203,84 +180,57 @@ _BCUBED = ("bcubed_precision", "bcubed_recall", "bcubed_fscore")
 GAINS: tuple[str, ...] = (*_PAIR_MEASURES, *_BCUBED)
 GAIN = GAINS[0]  # where no metric is named
 
-
-class Gains(Protocol):
-    """Gain of a metric if one cluster is split along its classes, or the pure clusters of a class are joined.
-
-    NaN where the metric is undefined before or after.
-    """
-
-    def split(self, false_pairs: int, rows: int) -> float:
-        """Gain of splitting a cluster with these false pairs and rows."""
-
-    def joined(self, pairs: int, rows: int) -> float:
-        """Gain of joining the pure clusters of a class with these rows, which brings these pairs together."""
+Gain = Callable[[int, int], float]
 
 
-@dataclass(frozen=True)
-class _PairGains(Gains):
-    measure: Callable[[_Pairs], Fraction | None]
-    table: _Pairs
+def gains(metric: str, summary: Summary) -> tuple[Gain, Gain]:
+    """The gains of a metric on a table, NaN where it is undefined before or after.
 
-    def split(self, false_pairs: int, rows: int) -> float:
-        return self._rise(self.table.split(false_pairs))
-
-    def joined(self, pairs: int, rows: int) -> float:
-        return self._rise(self.table.joined(pairs))
-
-    def _rise(self, after: _Pairs) -> float:
-        before, now = self.measure(self.table), self.measure(after)
-        return float("nan") if before is None or now is None else float(now - before)
-
-
-@dataclass(frozen=True)
-class _BcubedGains(Gains):
-    """A cluster of b rows with F false pairs loses 2·F/b rows of precision; recall likewise.
-
-    With precision P and recall R, raising P by d raises the F-score by 2·R²·d / ((P + R)·(P + R + d)).
-    """
-
-    name: str
-    precision: float
-    recall: float
-    rows: int
-
-    def split(self, false_pairs: int, rows: int) -> float:
-        gained = 2 * false_pairs / (rows * self.rows)
-        return {"bcubed_precision": gained, "bcubed_recall": 0.0}.get(self.name, self._fscore(gained, self.recall))
-
-    def joined(self, pairs: int, rows: int) -> float:
-        gained = 2 * pairs / (rows * self.rows)
-        return {"bcubed_precision": 0.0, "bcubed_recall": gained}.get(self.name, self._fscore(gained, self.precision))
-
-    def _fscore(self, gained: float, other: float) -> float:
-        both = self.precision + self.recall
-        return 2 * other * other * gained / (both * (both + gained))
-
-
-def gains(metric: str, summary: Summary) -> Gains:
-    """The gains of a metric on a table.
+    Returns
+    -------
+    split : of splitting a cluster along its classes, from its false pairs and its rows
+    join : of joining the pure clusters of a class, from the pairs that this brings together and the rows of the class
 
     Raises
     ------
     OptionError
         If the metric has no gain; the message lists those that have one.
 
+    Notes
+    -----
+    A cluster of b rows with F false pairs loses 2·F/b rows of B-cubed precision; recall likewise. With precision P and
+    recall R, raising P by d raises the F-score by 2·R²·d / ((P + R)·(P + R + d)).
+
     Examples
     --------
     >>> from streameval.states.contingency.summary import summarize
     >>> table = summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([2, 1, 2]))
-    >>> gains("pairwise.precision", table).split(false_pairs=2, rows=3)
+    >>> split, join = gains("pairwise.precision", table)
+    >>> split(2, 3)
     0.5
     """
     check_gain(metric)
     facts = CountedStatistics(summary)
     if metric in _BCUBED:
-        by_cluster, by_class = facts.bcubed
         total = int(facts.total)
-        return _BcubedGains(metric, float(by_cluster / total), float(by_class / total), total)
-    t = facts.pairs
-    return _PairGains(_PAIR_MEASURES[metric], _Pairs(int(t.TP), int(t.p1), int(t.p2), int(t.n)))
+        precision, recall = (float(side / total) for side in facts.bcubed)
+
+        def raise_side(name: str, other: float, pairs: int, rows: int) -> float:
+            gained = 2 * pairs / (rows * total)
+            if metric != "bcubed_fscore":
+                return gained if metric == name else 0.0
+            return 2 * other * other * gained / ((precision + recall) * (precision + recall + gained))
+
+        return partial(raise_side, "bcubed_precision", recall), partial(raise_side, "bcubed_recall", precision)
+    t, measure = facts.pairs, _PAIR_MEASURES[metric]
+    table = _Pairs(int(t.TP), int(t.p1), int(t.p2), int(t.n))
+    before = measure(table)
+
+    def rise(pairs: int, _: int, *, both: int, clusters: int) -> float:
+        after = measure(table._replace(both=table.both + both * pairs, clusters=table.clusters + clusters * pairs))
+        return float("nan") if before is None or after is None else float(after - before)
+
+    return partial(rise, both=0, clusters=-1), partial(rise, both=1, clusters=1)
 
 
 def check_gain(metric: str) -> None:
@@ -304,9 +254,18 @@ class Members(NamedTuple):
     rows: Array
 
     @classmethod
-    def none(cls) -> Members:
-        """No cells."""
-        return cls(np.empty(0, np.int64), np.empty((0, 1), np.uint64), np.empty(0, np.int64))
+    def of(cls, parts: Sequence[tuple[Array, Array, Array]], most: int, *, signed: bool) -> Members:
+        """The largest cells of each group, at most `most`, from distinct cells; equal cells rank by ascending id."""
+        parts = [part for part in parts if part[0].size]
+        if not parts:
+            return cls(np.empty(0, np.int64), np.empty((0, 1), np.uint64), np.empty(0, np.int64))
+        group, ids, rows = (np.concatenate(column) for column in zip(*parts, strict=True))
+        first = ids[:, 0] ^ _SIGN if signed else ids[:, 0]
+        order = np.lexsort([*ids.T[:0:-1], first, -rows, group])
+        group = group[order]
+        largest = np.arange(group.size) - np.searchsorted(group, group) < most
+        order = order[largest]
+        return cls(group[largest], ids[order], rows[order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,53 +285,31 @@ class Largest(ShardMetric):
     most: int = 3
     name: str = "largest_cells"
 
-    def read(self, state: ContingencyCounts, shard: Interval, budget: Budget | None) -> tuple[Members, Members]:
+    def read(self, state: ContingencyCounts, shard: Interval, budget: Budget | None) -> tuple[Members, ...]:
         """The largest cells of a shard, which holds complete clusters and thus complete cells."""
-        taken: tuple[list[tuple[Array, Array, Array]], ...] = [], []
-        for clusters, classes, counts in state.rows_of(shard, budget).near(self.clusters, self.classes):
-            sides = (self.clusters, clusters, classes), (self.classes, classes, clusters)
-            for found, (groups, own, other) in zip(taken, sides, strict=True):
+        sides: tuple[list[tuple[Array, Array, Array]], ...] = [], []
+        for clusters, classes, counts in state.rows_of(shard, budget):
+            named = (self.clusters, clusters, classes), (self.classes, classes, clusters)
+            for rows, (groups, own, other) in zip(sides, named, strict=True):
                 group = positions(groups, own)
-                inside = group >= 0
-                found.append((group[inside], other[inside], counts[inside]))
-        cells = [_summed(*_joined(found)) for found in taken if found] or [Members.none()] * 2
-        return self._largest(*([side] for side in cells))
+                inside = np.flatnonzero(group >= 0)
+                rows.append((group[inside], other[inside], counts[inside]))
+        return self._largest(*([_sum_rows(*map(np.concatenate, zip(*rows, strict=True)))] if rows else []
+                               for rows in sides))  # fmt: skip
 
-    def combine(self, partials: Sequence[tuple[Members, Members]], state: ContingencyCounts) -> tuple[Members, Members]:
+    def combine(self, partials: Sequence[tuple[Members, ...]], state: ContingencyCounts) -> tuple[Members, ...]:
         """The largest cells over all shards."""
         return self._largest(*([part[side] for part in partials] for side in (0, 1)))
 
-    def _largest(self, *sides: Sequence[tuple[Array, Array, Array]]) -> tuple[Members, Members]:
-        """The largest cells of clusters and of classes, from cells in several parts."""
-        of = ([part for part in parts if part[0].size] for parts in sides)
-        by_cluster, by_class = (
-            _first(_joined(parts), self.most, signed=signed) if parts else Members.none()
-            for parts, signed in zip(of, self.signed[::-1], strict=True)
-        )
-        return by_cluster, by_class
+    def _largest(self, *sides: Sequence[tuple[Array, Array, Array]]) -> tuple[Members, ...]:
+        """The largest cells of clusters and of classes; those of clusters are named by their class."""
+        others = zip(sides, self.signed[::-1], strict=True)
+        return tuple(Members.of(parts, self.most, signed=signed) for parts, signed in others)
 
 
-def _joined(parts: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array, Array]:
-    """Columns of several parts, one after the other."""
-    group, ids, rows = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return group, ids, rows
-
-
-def _first(cells: tuple[Array, Array, Array], most: int, *, signed: bool) -> Members:
-    """The largest cells of each group, from distinct cells in any order."""
-    group, ids, rows = cells
-    groups = int(group.max(initial=-1)) + 1
-    kept, kept_ids = np.zeros(groups, np.int64), np.empty((groups, most, ids.shape[1]), np.uint64)
-    kept_rows = np.empty((groups, most), np.int64)
-    keep_largest(group, ids, rows, _SIGN if signed else np.uint64(0), kept, kept_ids, kept_rows)
-    inside = np.arange(most) < kept[:, None]
-    return Members(np.repeat(np.arange(groups), kept), kept_ids[inside], kept_rows[inside])
-
-
-def _summed(group: Array, ids: Array, counts: Array) -> tuple[Array, Array, Array]:
-    """Rows of cells, each cell once."""
-    words = group.astype(np.uint64)
-    numbers, found = numbered(np.array([0, words.size]), words, np.ascontiguousarray(ids), ids.shape[1])
-    rows = np.zeros(found.size, np.int64)
+def _sum_rows(group: Array, ids: Array, counts: Array) -> tuple[Array, Array, Array]:
+    """Cells, each once, with the sum of the counts of their rows."""
+    numbers, first = numbered(np.array([0, group.size]), group.astype(np.uint64), ids, ids.shape[1])
+    rows = np.zeros(first.size, np.int64)
     np.add.at(rows, numbers, counts)
-    return group[found], ids[found], rows
+    return group[first], ids[first], rows

@@ -1,23 +1,25 @@
-"""Keys of cells, numbered keys, and rows that are read in pieces."""
+"""Keys of cells, numbered keys, rows that are read in pieces, and watchers of single clusters and classes.
+
+The rounds know the size and all cells of every cluster and class; a summary keeps only sums of them. A *watcher* sees
+the groups themselves, some at a time, keeps what it needs in bounded memory, and runs in the process of the visit.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from streameval.kernels.contingency.attribution import mark_table, marked_rows
 from streameval.kernels.contingency.tables import add_margins, number_keys, slots_for
-from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
-from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.layout import Interval, Layout
+from streameval.states.keyed.layout import Interval, Layout, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator
 
     from streameval.budget import Budget
+    from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.layout import Columns
     from streameval.typing import Array
 
@@ -26,6 +28,43 @@ _PARTS = 4  # least number of intervals for each thread, if there are many items
 _WORTH = 1 << 17  # items of an interval that outweigh the cost of its arrays and calls
 NARROW = 1 << 32  # rows below which n and c share a word
 _SHARE = 1 << 10  # bytes of the budget per item: the memory of intervals in several threads, with reserve
+
+Ids = Callable[["Array"], "Array"]  # from numbers of groups to the words of their ids (`identify`)
+
+
+class Watcher(Protocol):
+    """Sees all groups of a table, whole ones and each once; owned by one task."""
+
+    def add_clusters(
+        self, ids: Ids, sizes: Array, classless: Array, cells: Iterable[tuple[Array, Array, Array]]
+    ) -> None:
+        """Add clusters of several rows, and those of one row without a class; others of one row may be among them.
+
+        Parameters
+        ----------
+        ids : from numbers of clusters to the words of their ids
+        sizes, classless : int64 arrays of shape (n_clusters,), rows, and rows without a class, each a singleton class
+        cells : the distinct cells: number of the cluster, first word of the class's id, and rows
+        """
+
+    def add_classes(
+        self, ids: Ids, totals: Array, maxima: Array, singles: Array, cells: Iterable[tuple[Array, Array, Array, Array]]
+    ) -> None:
+        """Add classes.
+
+        Parameters
+        ----------
+        ids : from numbers of classes to the words of their ids
+        totals, maxima : int64 arrays of shape (n_classes,), rows and largest cell of each class
+        singles : int64 array of shape (n_classes,), number of its singleton cells (n = c = 1)
+        cells : all other cells: number of the class, rows, size of the cluster, and multiplicity (empty: 1 each)
+        """
+
+    def add_alone(self, rows: int) -> None:
+        """Add rows that have neither a class nor a cluster, each a singleton of both."""
+
+    def merge(self, others: Iterable[Self]) -> Self:
+        """One watcher with what all have seen."""
 
 
 class Keys(NamedTuple):
@@ -50,6 +89,12 @@ def parted(items: int, room: int, threads: int) -> int:
     (524288, 131072, 131072)
     """
     return min(room, max(items // (_PARTS * threads), _WORTH))
+
+
+def cut_within(sizes: Array, items: int, within: Interval | None) -> list[Interval]:
+    """Intervals of about `items` items, of all buckets or of those in `within`; at least one."""
+    start, stop = within or (0, sizes.size)
+    return [(start + a, start + b) for a, b in cut(sizes[start:stop], items)] or [(start, start)]
 
 
 def class_layouts(keys: Keys, rows: int, owner: int = 0) -> tuple[Layout, Layout]:
@@ -94,19 +139,17 @@ class Margins:
 
     def ids(self, which: Array) -> Array:
         """As `words`, with the first word unmixed."""
-        words = self.words(which)
-        words[:, 0] = unmix(words[:, 0])
-        return words
+        return np.column_stack((unmix(self._words[which]), self._rest[which]))
 
     def number(self, words: Array, rest: Array) -> Array:
         """Numbers of keys; new keys are added."""
         known = self.totals.size
         words = np.concatenate((self._words, words))
         rest = np.concatenate((self._rest, rest[:, : self.columns]))
-        numbers, found = numbered(np.array([0, words.size]), words, rest, self.columns)
-        more = np.zeros(found.size - known, np.int64)
+        numbers, first = numbered(np.array([0, words.size]), words, rest, self.columns)
+        more = np.zeros(first.size - known, np.int64)
         if more.size:
-            self._words, self._rest = words[found], rest[found]
+            self._words, self._rest = words[first], rest[first]
             self.totals, self.maxima = np.concatenate((self.totals, more)), np.concatenate((self.maxima, more))
         return numbers[known:]
 
@@ -119,149 +162,7 @@ class Margins:
 
 def numbered(starts: Array, words: Array, rest: Array, columns: int) -> tuple[Array, Array]:
     """Number of each key, and the first row of each number; the keys of different buckets must differ."""
-    numbers, found = np.empty((2, words.size), np.int64)
+    numbers, first = np.empty((2, words.size), np.int64)
     keys = np.empty((words.size, 1 + columns), np.uint64)
     table = slots_for(starts), keys
-    return numbers, found[: number_keys(starts, words, rest, tuple(range(columns)), *table, numbers, found)]
-
-
-@dataclass(frozen=True)
-class ShardRows:
-    """The rows of some buckets of clusters that have a class.
-
-    Attributes
-    ----------
-    cells : rows by cluster and class
-    keys : words of both ids
-    shard : the buckets
-    """
-
-    cells: KeyedCounts
-    keys: Keys
-    shard: Interval
-
-    def near(self, clusters: Array, classes: Array) -> Iterator[tuple[Array, Array, Array]]:
-        """Rows of some clusters or classes, with a few others among them, in any order, a bounded number at a time.
-
-        Parameters
-        ----------
-        clusters, classes : uint64 arrays of shape (n, n_words), words of ids; rows of other ids with the same mark are
-            yielded as well
-
-        Yields
-        ------
-        cluster, class : uint64 arrays of shape (n_rows, n_words), words of ids
-        counts : int64 array of shape (n_rows,)
-        """
-        marks = [mark_table(ids[:, 0]) for ids in (clusters, classes)]
-        column, found, rows = self.keys.cluster - 1, [], 0
-        for codes, starts, (words, rest, counts, _) in self.cells.slabs(self.shard):
-            at = marked_rows(codes, starts, read_only(words), read_only(rest), column, *marks)
-            if at.size:
-                times = counts[at] if counts.size else np.ones(at.size, np.int64)
-                found.append((words[at], rest[at], times))
-                rows += at.size
-            if rows > SLAB:
-                yield self._split(found)
-                found, rows = [], 0
-        if rows:
-            yield self._split(found)
-
-    def _split(self, found: list[tuple[Array, Array, Array]]) -> tuple[Array, Array, Array]:
-        """Rows as words of clusters, words of classes, and counts."""
-        words, rest, counts = (np.concatenate(column) for column in zip(*found, strict=True))
-        column = self.keys.cluster - 1
-        return np.column_stack((unmix(words), rest[:, :column])), np.ascontiguousarray(rest[:, column:]), counts
-
-
-@dataclass(frozen=True)
-class ClassCells:
-    """Cells by class, handed from the first round to the second.
-
-    Attributes
-    ----------
-    rows : KeyedCounts
-        Singleton cells (n = c = 1); the words are the class.
-    others : KeyedCounts
-        All other cells, with n and c after the words of the class, in one word if both are below 2³²; then `owner`
-        words of the cluster.
-    single : KeyedCounts
-        For the assignment, the clusters with rows without a class, with the largest such cell, 1.
-    owner : int
-        Number of words of the cluster that cells carry.
-    """
-
-    rows: KeyedCounts
-    others: KeyedCounts
-    single: KeyedCounts
-    owner: int = 0
-
-    @property
-    def keys(self) -> Keys:
-        """Words of both ids, if cells carry those of their cluster."""
-        return Keys(self.owner, self.rows.layout.words)
-
-    def runs(self) -> Mapping[str, KeyedCounts]:
-        """The keyed counts, which grow with the rows."""
-        return {"rows": self.rows, "others": self.others, "single": self.single}
-
-    def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Self:
-        """The same cells in other keyed counts."""
-        fields: dict[str, Any] = dict(runs)
-        return replace(self, **fields)
-
-    @property
-    def packed(self) -> bool:
-        """Whether n and c share a word."""
-        return self.others.layout.words - self.rows.layout.words - self.owner == 1
-
-    def counts(self, rest: Array) -> tuple[Array, Array]:
-        """Count n and cluster size c of other cells, from the further words of their keys; int64 arrays."""
-        return sizes_of_cells(rest, self.rows.layout.words - 1, packed=self.packed)
-
-    def margins(self, rows: Iterable[Columns], others: Iterable[Columns]) -> tuple[Margins, Array]:
-        """Sizes and largest cells of the classes of some rows and cells, and each class's number of singleton cells."""
-        margins = Margins(self.rows.layout.words - 1)
-        for words, rest, counts, _ in rows:
-            ones = np.ones(words.size, np.int64)
-            margins.add(words, rest, counts if counts.size else ones, ones - 1)
-        singles = margins.totals.copy()
-        np.minimum(singles, 1, out=margins.maxima)
-        for words, rest, counts, _ in others:
-            n = self.counts(rest)[0]
-            margins.add(words, rest, n * counts if counts.size else n, n)
-        singles = np.concatenate((singles, np.zeros(margins.totals.size - singles.size, np.int64)))
-        return margins, singles
-
-    def sizes(self) -> Array:
-        """Items of each bucket, as an int64 array."""
-        return self.rows.items[0::2] + self.others.items[0::2]
-
-
-@dataclass(frozen=True)
-class SharedCells:
-    """The cells that the classes leave to the optimal assignment, by cluster.
-
-    Attributes
-    ----------
-    several, single : KeyedCounts
-        Shared cells of classes with several cells, and of classes with one cell.
-    """
-
-    several: KeyedCounts
-    single: KeyedCounts
-
-    @property
-    def keys(self) -> Keys:
-        """Words of both ids."""
-        cluster = self.single.layout.words - 1
-        return Keys(cluster, self.several.layout.words - 1 - cluster)
-
-    def runs(self) -> Mapping[str, KeyedCounts]:
-        """The keyed counts, which grow with the rows."""
-        return {"several": self.several, "single": self.single}
-
-    def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Self:
-        """The same cells in other keyed counts."""
-        fields: dict[str, Any] = dict(runs)
-        return replace(self, **fields)
+    return numbers, first[: number_keys(starts, words, rest, tuple(range(columns)), *table, numbers, first)]

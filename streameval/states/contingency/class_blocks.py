@@ -4,7 +4,7 @@ The keyed hash of `streameval.states.grouped.keys` assigns each class to a block
 the cells, sizes and largest cells of its classes and shrinks every cluster with rows in it: a cluster of c rows with d
 rows in the block moves from size c to size c − d, or vanishes if d = c, and its Σ n² loses the part of the block's
 cells. Other clusters do not change. So each cell is needed only once: `ClassBlocks` watches the rounds
-(`streameval.states.contingency.rounds`) and adds up these changes by block and size, as integers.
+(`streameval.states.contingency.by_cluster`) and adds up these changes by block and size, as integers.
 
 `ClassReplicates.without` applies the changes to the summary of the whole table. It leaves out Σ n²/(r·c), which changes
 with every cell of a smaller cluster.
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,38 +34,17 @@ from streameval.kernels.blocks.changes import (
     squared,
 )
 from streameval.states.blocks import BLOCKS, BlockSums, Tally, blocks_of
-from streameval.states.contingency.cells import Margins
-from streameval.states.contingency.size_counts import Sizes
+from streameval.states.contingency.summary import Sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from streameval.states.contingency.size_counts import Number
-    from streameval.states.contingency.summary import Summary
-    from streameval.states.contingency.watch import CellsOfClasses, Ids
+    from streameval.states.contingency.cells import Ids
+    from streameval.states.contingency.summary import Number, Summary
     from streameval.typing import Array
 
 _WORD = 32  # bits of the low word of Σ n²
-
-
-@dataclass
-class _Counts:
-    """Counts of each block, int64 arrays of shape (blocks,).
-
-    Attributes
-    ----------
-    singles : rows of its classes in singleton clusters
-    classless : rows without a class
-    alone : rows without a class in singleton clusters
-    row_maxima : Σ of the largest cells of its classes
-    lost_maxima : by how much Σ of the largest cells of clusters of several rows falls without the block
-    """
-
-    singles: Array
-    classless: Array
-    alone: Array
-    row_maxima: Array
-    lost_maxima: Array
+_SINGLES, _CLASSLESS, _ALONE, _ROW_MAXIMA, _LOST_MAXIMA = range(5)  # rows of `ClassBlocks.counts`
 
 
 class ClassBlocks:
@@ -73,67 +53,59 @@ class ClassBlocks:
     Parameters
     ----------
     blocks : number of blocks
+
+    Attributes
+    ----------
+    counts : int64 array of shape (5, blocks): rows of the block's classes in singleton clusters; rows without a class,
+        and those of them in singleton clusters; Σ of the largest cells of its classes; by how much Σ of the largest
+        cells of clusters of several rows falls without the block
     """
 
     def __init__(self, blocks: int = BLOCKS) -> None:
         self.blocks = blocks
         self.cells, self.classes, self.clusters = BlockSums.empty(1), BlockSums.empty(3), BlockSums.empty(3)
-        self.counts = _Counts(*np.zeros((5, blocks), np.int64))
-        self._open: _OpenClusters | None = None
+        self.counts = np.zeros((5, blocks), np.int64)
 
-    def _opened(self, clusters: Array) -> _OpenClusters:
-        if self._open is None:
-            self._open = _OpenClusters(Margins(clusters.shape[1] - 1), self.blocks)
-        return self._open
+    def add_clusters(
+        self, ids: Ids, sizes: Array, classless: Array, cells: Iterable[tuple[Array, Array, Array]]
+    ) -> None:
+        """See `streameval.states.contingency.cells.Watcher`."""
+        grouped: list[Array] = []  # the first entry of each cluster; blocks, sums and largest cells of the entries
+        for added in chain(self._classless_cells(ids, sizes, classless), map(self._block_cells, cells)):
+            if grouped:
+                earlier = np.repeat(np.arange(sizes.size), np.diff(grouped[0])), *grouped[1:]
+                added = tuple(map(np.concatenate, zip(earlier, added, strict=True)))
+            grouped = [*group_blocks(*added, sizes.size, self.blocks)]
+        if grouped:
+            bounds, blocks, sums, largest = grouped
+            changes = Tally(self.blocks, 3)
+            room = 2 * changes.room(sizes, np.diff(bounds))
+            changes.add(partial(add_clusters, bounds, blocks, sums, sizes, 2), room)
+            self.clusters = self.clusters.merge(changes.result())
+            shared_maxima(bounds, blocks, largest, sizes, 2, self.counts[_LOST_MAXIMA])
 
-    def add_clusters(self, clusters: Array, classes: Array, rows: Array, sizes: Array) -> None:
-        """See `streameval.states.contingency.rounds.Watcher`."""
-        if not rows.size:
-            return
-        blocks, whole = blocks_of(np.ascontiguousarray(classes), self.blocks), rows == sizes
-        pure, impure = np.flatnonzero(whole), np.flatnonzero(~whole)
-        own = rows[pure]
-        self._remove_blocks(np.arange(own.size + 1), blocks[pure], squared(own), own, own)  # complete: not looked up
-        if impure.size:
-            found, words, rows = self._opened(clusters), clusters[impure], rows[impure]
-            numbers = found.margins.add(words[:, 0], words[:, 1:], np.zeros_like(rows), sizes[impure])
-            found.add(numbers, blocks[impure], squared(rows), rows)
+    def _block_cells(self, cells: tuple[Array, Array, Array]) -> tuple[Array, ...]:
+        """The cluster, the block, the sums and the rows of each cell."""
+        numbers, classes, rows = cells
+        return numbers, blocks_of(np.ascontiguousarray(classes), self.blocks), squared(rows), rows
 
-    def add_classless(self, clusters: Array, rows: Array, sizes: Array) -> None:
-        """See `streameval.states.contingency.rounds.Watcher`."""
-        self._opened(clusters).margins.add(clusters[:, 0], clusters[:, 1:], rows, sizes)
-
-    def close_clusters(self) -> None:
-        """See `streameval.states.contingency.rounds.Watcher`."""
-        found, self._open = self._open, None
-        if found is None:
-            return
-        sizes, classless = found.margins.maxima, found.margins.totals
-        if classless.any():
-            which = np.flatnonzero(classless)
-            words = np.ascontiguousarray(found.margins.ids(which)[:, 0])
-            owners, blocks, rows = lone_blocks(words, classless[which], self.blocks)
-            owners, none = which[owners], np.zeros(rows.size, np.int64)
-            np.add.at(self.counts.classless, blocks, rows)
-            np.add.at(self.counts.alone, blocks, rows * (sizes[owners] == 1))
-            found.add(owners, blocks, np.column_stack((rows, none, rows)), np.ones(rows.size, np.int64))
-        self._remove_blocks(*found.by_cluster(), sizes)
-
-    def _remove_blocks(self, bounds: Array, blocks: Array, sums: Array, largest: Array, sizes: Array) -> None:
-        """Add what changes without each block, given the entries of whole clusters (see `_OpenClusters`)."""
-        changes = Tally(self.blocks, 3)
-        room = 2 * changes.room(sizes, np.diff(bounds))
-        changes.add(partial(add_clusters, bounds, blocks, sums, sizes, 2), room)
-        self.clusters = self.clusters.merge(changes.result())
-        shared_maxima(bounds, blocks, largest, sizes, 2, self.counts.lost_maxima)
+    def _classless_cells(self, ids: Ids, sizes: Array, classless: Array) -> Iterator[tuple[Array, ...]]:
+        """Rows without a class, by cluster and block, as `_block_cells`."""
+        which = np.flatnonzero(classless)
+        if which.size:
+            owners, blocks, rows = lone_blocks(np.ascontiguousarray(ids(which)[:, 0]), classless[which], self.blocks)
+            owners, none = which[owners], np.zeros_like(rows)
+            np.add.at(self.counts[_CLASSLESS], blocks, rows)
+            np.add.at(self.counts[_ALONE], blocks, rows * (sizes[owners] == 1))
+            yield owners, blocks, np.column_stack((rows, none, rows)), np.ones_like(rows)
 
     def add_classes(
-        self, ids: Ids, totals: Array, maxima: Array, singles: Array, cells: Iterable[CellsOfClasses]
+        self, ids: Ids, totals: Array, maxima: Array, singles: Array, cells: Iterable[tuple[Array, Array, Array, Array]]
     ) -> None:
-        """See `streameval.states.contingency.rounds.Watcher`."""
+        """See `streameval.states.contingency.cells.Watcher`."""
         blocks = blocks_of(np.ascontiguousarray(ids(np.arange(totals.size))[:, 0]), self.blocks)
-        np.add.at(self.counts.row_maxima, blocks, maxima)
-        np.add.at(self.counts.singles, blocks, singles)
+        np.add.at(self.counts[_ROW_MAXIMA], blocks, maxima)
+        np.add.at(self.counts[_SINGLES], blocks, singles)
         squares = np.column_stack((np.zeros(singles.size, np.int64), singles))
         counted, classes = Tally(self.blocks, 1), Tally(self.blocks, 3)
         for numbers, rows, _, times in cells:
@@ -143,27 +115,25 @@ class ClassBlocks:
         self.classes, self.cells = self.classes.merge(classes.result()), self.cells.merge(counted.result())
 
     def add_alone(self, rows: int) -> None:
-        """See `streameval.states.contingency.rounds.Watcher`."""
-        found = np.zeros(self.blocks, np.int64)
-        spread_rows(np.uint64(0), rows, found)
-        self.counts.classless += found
-        self.counts.alone += found
+        """See `streameval.states.contingency.cells.Watcher`."""
+        blocks = np.zeros(self.blocks, np.int64)
+        spread_rows(np.uint64(0), rows, blocks)
+        self.counts[[_CLASSLESS, _ALONE]] += blocks
 
     def merge(self, others: Iterable[ClassBlocks]) -> ClassBlocks:
         """One watcher with the sums of all watchers."""
-        parts, found = [self, *others], ClassBlocks(self.blocks)
-        for name in ("cells", "classes", "clusters"):
-            setattr(found, name, getattr(found, name).merge(*(getattr(part, name) for part in parts)))
-        for part in parts:
-            for name, count in vars(part.counts).items():
-                getattr(found.counts, name)[:] += count
-        return found
+        parts, merged = [self, *others], ClassBlocks(self.blocks)
+        merged.cells = merged.cells.merge(*(part.cells for part in parts))
+        merged.classes = merged.classes.merge(*(part.classes for part in parts))
+        merged.clusters = merged.clusters.merge(*(part.clusters for part in parts))
+        merged.counts = np.sum([part.counts for part in parts], axis=0)
+        return merged
 
     def replicates(self, summary: Summary) -> ClassReplicates:
         """The replicates of the watched table; `summary` is that of the whole table."""
-        here, counts = np.arange(self.blocks), self.counts
-        ones, none = np.ones(self.blocks, np.int64), np.zeros(self.blocks, np.int64)
-        lone = counts.singles + counts.alone  # clusters of one row
+        here, ones = np.arange(self.blocks), np.ones(self.blocks, np.int64)
+        singles, classless, alone, row_maxima, lost_maxima = self.counts
+        lone, none = singles + alone, np.zeros_like(ones)  # clusters of one row
 
         def of_one(*columns: Array) -> BlockSums:
             return BlockSums.of(here, ones, np.column_stack(columns))
@@ -171,41 +141,13 @@ class ClassBlocks:
         return ClassReplicates(
             summary,
             self.blocks,
-            self.cells.merge(of_one(counts.singles + counts.classless)),
-            self.classes.merge(of_one(counts.classless, none, counts.classless)),
+            self.cells.merge(of_one(singles + classless)),
+            self.classes.merge(of_one(classless, none, classless)),
             self.clusters.merge(of_one(-lone, none, -lone)),
-            counts.row_maxima + counts.classless,
-            counts.lost_maxima + lone,
-            int(counts.classless.sum()),
+            row_maxima + classless,
+            lost_maxima + lone,
+            int(classless.sum()),
         )
-
-
-@dataclass
-class _OpenClusters:
-    """The cells, by cluster and block, of clusters that are not complete yet.
-
-    Attributes
-    ----------
-    margins : the clusters, with their rows without a class as totals and their sizes as maxima
-    blocks : number of blocks
-    entries : number of each cluster, blocks, sums (rows, and Σ n² in two words), and largest cells
-    """
-
-    margins: Margins
-    blocks: int
-    entries: tuple[Array, ...] = ()
-
-    def add(self, *cells: Array) -> None:
-        """Add cells to the entries."""
-        if self.entries:
-            cells = tuple(np.concatenate(pair) for pair in zip(self.entries, cells, strict=True))
-        bounds, *others = group_blocks(*cells, self.margins.totals.size, self.blocks)
-        self.entries = np.repeat(np.arange(bounds.size - 1), np.diff(bounds)), *others
-
-    def by_cluster(self) -> tuple[Array, Array, Array, Array]:
-        """The first entry of each cluster, and the blocks, sums and largest cells of all."""
-        numbers, blocks, sums, largest = self.entries
-        return np.searchsorted(numbers, np.arange(self.margins.totals.size + 1)), blocks, sums, largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +171,7 @@ class ClassReplicates:
     >>> import pyarrow as pa
     >>> from streameval.budget import Budget
     >>> from streameval.states.contingency.counts import ContingencySpec
-    >>> from streameval.states.contingency.rounds import ByCluster, add_up
+    >>> from streameval.states.contingency.by_cluster import ByCluster, add_up
     >>> from streameval.states.protocol import Batch
     >>> from streameval.states.rounds import run
     >>> builder = ContingencySpec("campaign", "cluster").builder(Budget(), 8)
@@ -262,10 +204,8 @@ class ClassReplicates:
 
     def without(self, block: int) -> Summary:
         """The summary without the classes of a block; its `inertia` is None."""
-        whole, cells, classes, clusters = (
-            self.summary,
-            *(part.only(block) for part in (self.cells, self.classes, self.clusters)),
-        )
+        whole = self.summary
+        cells, classes, clusters = (part.only(block) for part in (self.cells, self.classes, self.clusters))
         return replace(
             whole,
             cells=_changed(whole.cells, cells[0], -cells[1][:, 0]),
@@ -295,11 +235,7 @@ def _changed(whole: Sizes, sizes: Array, change: Array) -> Sizes:
 
 def _moved(whole: Mapping[Number, Number], sizes: Array, change: Array) -> dict[Number, Number]:
     """Sums by size after some changes; the last two columns of `change` are the high and low words of an integer."""
-    found = dict(whole)
+    sums = dict(whole)
     for size, high, low in zip(sizes.tolist(), *change[:, -2:].T.tolist(), strict=True):
-        total = found.get(size, 0) + (high << _WORD) + low
-        if total:
-            found[size] = total
-        else:
-            found.pop(size, None)
-    return found
+        sums[size] = sums.get(size, 0) + (high << _WORD) + low
+    return {size: total for size, total in sums.items() if total}

@@ -4,40 +4,53 @@ A row is a key of two ids: the words of its cluster, which decide the bucket, th
 `streameval.states.keyed.ids`). Rows are partitioned by cluster in their original order and spill like every other state
 when the budget is exceeded. A row takes 16 bytes for integer ids, and 8 more for each id that is hashed or belongs to
 its partition; repeated rows of a large cell become one item with a count.
-`streameval.states.contingency.rounds` turns them into the `Summary` from which the metrics are computed.
+`streameval.states.contingency.by_cluster` turns them into the `Summary` from which the metrics are computed.
 
 Nulls that count as singletons need no identity, since a cluster of one row has one cell: rows without a cluster are
 counted by class alone, in `without_cluster`; rows without a class keep their cluster and have label 1. The state
 therefore does not depend on where a row came from.
+
+The Arrow table has one row per cell, with the words of both ids and the cell's counts. Cells with a cluster come first,
+by cluster and class; then cells without a cluster, by class, with 0 as the words of the cluster. Only the words of the
+segments are written; a reader partitions them again.
 """
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from streameval.kernels.keys import ID_BUCKETS
+from streameval.errors import NullError
+from streameval.kernels.jit import read_only
+from streameval.kernels.keys import ID_BUCKETS, unmix
+from streameval.kernels.segments import tally_pairs
 from streameval.states.clusters.counts import ClusterSpec, DerivedClusters
-from streameval.states.contingency.builder import ContingencyBuilder, cell_batch, cell_schema, read_cells
-from streameval.states.contingency.cells import Keys, ShardRows, class_layouts
-from streameval.states.keyed.counts import KeyedCounts
-from streameval.states.keyed.ids import id_words, identify
-from streameval.states.keyed.layout import Interval, Layout
+from streameval.states.contingency.cells import Keys
+from streameval.states.keyed.builder import SegmentBuilder, SegmentBuilders
+from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.keyed.hot import by_run, labelled_runs
+from streameval.states.keyed.ids import id_codes, id_words, identify, row_nulls
+from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.protocol import PlainState, Small, Totals, Traits, mergeable, same_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    import pyarrow as pa
-
     from streameval.budget import Budget
     from streameval.states.contingency.summary import Summary
     from streameval.states.keyed.grouping import Counts
+    from streameval.states.protocol import Batch
     from streameval.typing import Array
+
+_BUFFER = 1 << 26  # largest size of collected rows in bytes
+_FACTS = ("label_rows", "dropped_rows")
+_SIDES = ("cluster", "class")
 
 
 @dataclass(frozen=True)
@@ -97,12 +110,14 @@ class ContingencySpec:
     @property
     def class_layout(self) -> Layout:
         """Layout of rows by class."""
-        return class_layouts(self.keys, 0)[0]
+        return Layout(ID_BUCKETS, 64, words=self.keys.class_)
 
     @property
     def schema(self) -> pa.Schema:
         """Columns of the state's table: the words of both ids, rows, and rows without a class."""
-        return cell_schema(self.keys)
+        words = [f"{side}_{i}" for side, count in zip(_SIDES, self.keys, strict=True) for i in range(count)]
+        types = dict.fromkeys(words, pa.uint64()) | {"rows": pa.int64(), "without_class": pa.int64()}
+        return pa.schema(types | {"has_cluster": pa.bool_()})
 
     def class_words(self, array: pa.Array) -> tuple[Array, Array]:
         """Words of classes without nulls, as `identify` returns them."""
@@ -119,7 +134,7 @@ class ContingencySpec:
 
     def builder(self, budget: Budget, capacity: int) -> ContingencyBuilder:
         """A builder whose segments hold about `capacity` rows."""
-        return ContingencyBuilder(self, budget, capacity, partial(ContingencyCounts, self), labelled=self.labelled)
+        return ContingencyBuilder(self, budget, capacity)
 
     def empty(self) -> ContingencyCounts:
         """The empty state."""
@@ -129,8 +144,18 @@ class ContingencySpec:
         self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
     ) -> ContingencyCounts:
         """The state that `ContingencyCounts.to_arrow` wrote."""
-        keyed = read_cells(batches, (self.layout, self.class_layout), budget)
-        state = ContingencyCounts(self, *keyed, *(np.array(header[name]) for name in _FACTS))
+        layouts = self.class_layout, self.layout
+        alone, cells = (SegmentBuilder.fitting(layout, budget, SLAB, counted=True) for layout in layouts)
+        for batch in batches:
+            for here, builder in enumerate((alone, cells)):
+                part = batch.filter(pc.equal(batch.column("has_cluster"), bool(here)))
+                words = np.column_stack([part.column(name).to_numpy() for name in part.schema.names[: sum(self.keys)]])
+                for label, name in enumerate(("rows", "without_class")):
+                    counts = part.column(name).to_numpy()
+                    keys, counts = words[counts > 0, words.shape[1] - builder.layout.words :], counts[counts > 0]
+                    builder.add_items(keys[:, 0], id_codes(keys[:, 0], label), keys[:, 1:], counts, NO_WEIGHTS)
+        facts = (np.array(header[name]) for name in _FACTS)
+        state = ContingencyCounts(self, KeyedCounts.built(cells), KeyedCounts.built(alone), *facts)
         if state.cell_rows != state.totals().rows:
             raise ValueError(f"{state.totals().rows} rows are expected and the cells have {state.cell_rows}")
         return state
@@ -156,7 +181,108 @@ class LabelledSpec(ContingencySpec):
         return super().traits._replace(derived=self.clusters)
 
 
-_FACTS = ("label_rows", "dropped_rows")
+class ContingencyBuilder:
+    """Folds batches into the cells of a contingency table.
+
+    Parameters
+    ----------
+    spec : null ids are an error if rows keep their labels
+    budget : owns the memory
+    capacity : rows that a segment holds, about
+    """
+
+    def __init__(self, spec: ContingencySpec, budget: Budget, capacity: int) -> None:
+        self.spec = spec
+        bytes_each = 16 * sum(spec.keys)  # words are held twice when they move
+        self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
+        self._budget, self._builders = budget, SegmentBuilders[str](budget, self._capacity)
+        self._pairs: tuple[tuple[pa.Array, pa.Array, str], Array] | None = None  # entries, and rows of each pair
+        self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
+
+    def update(self, batch: Batch) -> None:
+        """Fold a batch; raises `NullError` for a null id unless the spec says what it counts as."""
+        columns = [row_nulls(batch.columns[name]) for name in self.spec.columns]
+        label = batch.label
+        if any(array.null_count for array in columns):
+            has_cluster, has_class = (array.is_valid().to_numpy(zero_copy_only=False) for array in columns)
+            for column, what, present in zip(self.spec.columns, _SIDES, (has_cluster, has_class), strict=True):
+                if self.spec.nulls == "error" and not present.all():
+                    raise NullError(
+                        f"{batch.name}: {what} column {column!r} has nulls; choose --nulls drop or --nulls singleton"
+                    )
+            both = has_cluster & has_class
+            if self.spec.nulls == "drop":
+                self._dropped += np.count_nonzero(~has_cluster), np.count_nonzero(has_cluster & ~has_class)
+                label = label[both]
+            else:
+                self._add_incomplete(columns, has_cluster, has_class, batch.partition)
+            columns = [array.filter(pa.array(both)) for array in columns]
+        positive = int(np.count_nonzero(label))
+        self._label_rows += label.size - positive, positive
+        clusters, classes = columns
+        if self.spec.labelled:
+            self._cells.add_ids(*labelled_runs(self.spec.row_words(clusters, classes, batch.partition), label))
+        elif not self._add_pairs(clusters, classes, batch.partition):
+            self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition)))
+
+    def _add_incomplete(self, columns: list[pa.Array], has_cluster: Array, has_class: Array, partition: str) -> None:
+        """Add rows with a null id, each a singleton; those without a class each count as a separate class."""
+        clusters, classes = columns
+        first, rest = self.spec.cluster_words(clusters.filter(pa.array(has_cluster & ~has_class)), partition)
+        words = np.zeros((sum(self.spec.keys), first.size), np.uint64)
+        words[: 1 + rest.shape[1]] = first, *rest.T
+        self._cells.add_ids([*words], label=np.ones(first.size, np.uint8))
+        alone = self._builders.of("without_cluster", self.spec.class_layout)
+        first, rest = self.spec.class_words(classes.filter(pa.array(~has_cluster & has_class)))
+        alone.add_ids((first, *rest.T))
+        neither = int(np.count_nonzero(~(has_cluster | has_class)))
+        alone.add_ids([*np.zeros((self.spec.keys.class_, neither), np.uint64)], label=np.ones(neither, np.uint8))
+
+    def _add_pairs(self, clusters: pa.Array, classes: pa.Array, partition: str) -> bool:
+        """Count rows of two dictionaries by pair of entries, if these are few; returns whether they were."""
+        if not (pa.types.is_dictionary(clusters.type) and pa.types.is_dictionary(classes.type)):
+            return False
+        entries = clusters.dictionary, classes.dictionary, partition
+        if self._pairs is None or self._pairs[0] != entries:  # batches of a file often share their dictionaries
+            shape = len(clusters.dictionary), len(classes.dictionary)
+            if shape[0] * shape[1] > len(clusters):
+                return False
+            self._store_pairs()
+            self._pairs = entries, self._budget.borrow(shape, np.int64)
+            self._pairs[1][:] = 0
+        tally_pairs(*(read_only(column.indices.to_numpy()) for column in (clusters, classes)), self._pairs[1])
+        return True
+
+    def _store_pairs(self) -> None:
+        """Add the rows that were counted by pair."""
+        if self._pairs is None:
+            return
+        (clusters, classes, partition), counts = self._pairs
+        at = np.nonzero(counts)
+        ids = self.spec.cluster_words(clusters, partition), self.spec.class_words(classes)
+        columns = [column[rows] for (words, rest), rows in zip(ids, at, strict=True) for column in (words, *rest.T)]
+        self._cells.add_ids(columns, counts[at])
+        self._budget.give_back(counts)
+        self._pairs = None
+
+    @property
+    def _cells(self) -> SegmentBuilder:
+        """The builder of rows with a cluster; a row without a class has label 1, and counts as a separate class."""
+        return self._builders.of("cells", self.spec.layout)
+
+    def state(self) -> ContingencyCounts:
+        """The state of everything folded."""
+        self._store_pairs()
+        segments = self._builders.finish()
+        cells = KeyedCounts(self.spec.layout, segments.get("cells", ()))
+        alone = KeyedCounts(self.spec.class_layout, segments.get("without_cluster", ()))
+        return replace(
+            self.spec.empty(),
+            cells=cells,
+            without_cluster=alone,
+            label_rows=self._label_rows,
+            dropped_rows=self._dropped,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +303,7 @@ class ContingencyCounts(PlainState):
     --------
     >>> import pyarrow as pa
     >>> from streameval.budget import Budget
-    >>> from streameval.states.contingency.rounds import summarize_state
+    >>> from streameval.states.contingency.by_cluster import summarize_state
     >>> from streameval.states.protocol import Batch
     >>> builder = ContingencySpec("campaign", "cluster").builder(Budget(), 8)
     >>> columns = {"campaign": pa.array([7, 7, 7, 8]), "cluster": pa.array([1, 1, 2, 2])}
@@ -243,9 +369,22 @@ class ContingencyCounts(PlainState):
         """
         return self.plain_cells.grouped(shard, budget)
 
-    def rows_of(self, shard: Interval, budget: Budget | None = None) -> ShardRows:
-        """Rows of a shard that have a class, from which the rows of a few clusters and classes can be selected."""
-        return ShardRows(self.plain_cells, self.spec.keys, shard)
+    def rows_of(self, shard: Interval, budget: Budget | None = None) -> Iterator[tuple[Array, Array, Array]]:
+        """Rows of a shard that have a class, in any order, a bounded number at a time.
+
+        Yields
+        ------
+        cluster, class : uint64 arrays of shape (n_rows, n_words), words of ids
+        counts : int64 array of shape (n_rows,)
+        """
+        column = self.spec.keys.cluster - 1
+        for codes, starts, (words, rest, counts, _) in self.plain_cells.slabs(shard):
+            columns = unmix(words), rest, counts if counts.size else np.ones(words.size, np.int64)
+            if (codes & 1).any():
+                classed = np.repeat(codes & 1 == 0, np.diff(starts))
+                columns = columns[0][classed], columns[1][classed], columns[2][classed]
+            first, rest, rows = columns
+            yield np.column_stack((first, rest[:, :column])), np.ascontiguousarray(rest[:, column:]), rows
 
     def __sizeof__(self) -> int:
         """Bytes in memory; spilled bytes do not count."""
@@ -258,9 +397,12 @@ class ContingencyCounts(PlainState):
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Cells by cluster and class, then the rows without a cluster, by class."""
         for keyed in (self.plain_cells, self.without_cluster):
-            for shard in keyed.intervals():
-                for counts in keyed.grouped(shard, budget):
-                    yield cell_batch(counts, self.spec.keys)
+            absent = self.spec.layout.words - keyed.layout.words
+            for counts in (some for shard in keyed.intervals() for some in keyed.grouped(shard, budget)):
+                size = counts.keys.size
+                words = *np.zeros((absent, size), np.uint64), counts.keys, *counts.rest.T
+                columns = *words, counts.neg, counts.pos, np.full(size, not absent)
+                yield pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
         """Whether both states have the same header and table; their segments may differ."""

@@ -6,9 +6,9 @@ the largest of these clusters can be optimal for it. Call this cell the *own* ce
 at most as many rows are then not needed. The same holds for classes with rows in one cluster only. The cells are
 therefore visited three times, each time in bounded memory:
 
-1. *By cluster* (`streameval.states.contingency.pass_by_cluster`), which hands on cells with the words of their cluster.
-2. *By class*: each class keeps its own cell and the shared cells that are larger. A class without such shared cells is
-   settled.
+1. *By cluster* (`streameval.states.contingency.by_cluster`), which hands on cells with the words of their cluster.
+2. *By class* (`streameval.states.contingency.by_class`): each class keeps its own cell and the shared cells that are
+   larger. A class without such shared cells is settled.
 3. *By cluster* again, for the remaining cells; the cell of a class with one cell is the own cell of its cluster.
 
 The remaining cells, the *core*, are held in memory, about 80 bytes each. A clustering with seventy million clusters
@@ -18,20 +18,21 @@ their numbers, nor the bounds of an unsolved assignment depend on the partitioni
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from streameval.states.contingency.cells import Margins, pieces
-from streameval.states.keyed.ids import id_codes
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
+from streameval.states.contingency.cells import Margins, cut_within, interval_items, pieces
+from streameval.states.contingency.summary import Summary
+from streameval.states.keyed.layout import NO_COUNTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.contingency.cells import ClassCells, SharedCells
-    from streameval.states.keyed.builder import SegmentBuilder
+    from streameval.states.contingency.cells import Watcher
+    from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
@@ -61,6 +62,11 @@ class Cells(NamedTuple):
     counts: Array
     shared: Array
 
+    @classmethod
+    def own(cls, line: Array, counts: Array, columns: int) -> Cells:
+        """Cells of lines that no other line shares."""
+        return cls(line, np.zeros((counts.size, columns), np.uint64), counts, np.zeros(counts.size, np.bool_))
+
     def at(self, which: Array) -> Cells:
         """Return the selected cells; ``which`` is a mask or positions."""
         return Cells(*(column[which] for column in self))
@@ -69,62 +75,76 @@ class Cells(NamedTuple):
 class Lines(NamedTuple):
     """The total that a visit has settled, and the remaining lines with their own cells."""
 
-    settled: int
-    words: Array
-    own: Array
-
-    @classmethod
-    def none(cls, settled: int = 0) -> Lines:
-        """No lines remain."""
-        return cls(settled, np.empty((0, 1), np.uint64), np.empty(0, np.int64))
+    settled: int = 0
+    words: Array = np.empty((0, 1), np.uint64)
+    own: Array = NO_COUNTS
 
 
-def visit_classes(
-    cells: ClassCells, interval: Interval, budget: Budget, several: SegmentBuilder, single: SegmentBuilder
-) -> Lines:
-    """Visit by class; the builders take shared cells by cluster, of classes with several cells and with one cell."""
-    keys = cells.keys
-    margins, singles = cells.margins(*(pieces(keyed, 0, interval, budget) for keyed in (cells.rows, cells.others)))
-    lone = margins.words(singles > 0)
+class Visit(NamedTuple):
+    """What a visit to an interval of a round finds.
 
-    def parts() -> Iterator[Cells]:
-        yield _own(lone, np.ones(lone.shape[0], np.int64), keys.cluster)
-        for words, rest, _, _ in pieces(cells.others, 0, interval, budget):
-            n, c = cells.counts(rest)
-            yield Cells(np.column_stack((words, rest[:, : keys.class_ - 1])), rest[:, -keys.cluster :], n, n < c)
+    Attributes
+    ----------
+    summary : the partial summary
+    watcher : the watcher that saw the interval, if there is one
+    lines : for the assignment, the classes or clusters that it settles or needs
+    cells : for the assignment, the cells that it needs
+    """
 
-    def keep(part: Cells, alone: Array) -> None:
-        for builder, some in ((several, part.at(~alone)), (single, part.at(alone))):
-            columns = [some.other[:, 1:], some.line, some.counts.view(np.uint64).reshape(-1, 1)]
-            words = some.other[:, 0]
-            rest = np.hstack(columns if builder is several else columns[::2])
-            builder.add_items(words, id_codes(words), rest, NO_COUNTS, NO_WEIGHTS)
-
-    return _undominated(parts, keep)
+    summary: Summary
+    watcher: Watcher | None = None
+    lines: Lines | None = None
+    cells: Sequence[Cells] = ()
 
 
-def visit_clusters(cells: SharedCells, interval: Interval, budget: Budget) -> tuple[Lines, list[Cells]]:
-    """Visit by cluster; returns the remaining cells."""
-    keys = cells.keys
-    core = [_own(np.empty((0, keys.cluster), np.uint64), NO_COUNTS, keys.class_)]
+@dataclass(frozen=True)
+class Shared:
+    """The third round, for the optimal assignment: the cells that the classes leave to it, by cluster.
 
-    def parts() -> Iterator[Cells]:
-        for words, rest, _, _ in pieces(cells.several, 0, interval, budget):
-            counts, shared = rest[:, -1].astype(np.int64), np.ones(words.size, np.bool_)
-            line = np.column_stack((words, rest[:, : keys.cluster - 1]))
-            yield Cells(line, rest[:, keys.cluster - 1 : -1], counts, shared)
-        for words, rest, _, _ in pieces(cells.single, 0, interval, budget):
-            yield _own(np.column_stack((words, rest[:, :-1])), rest[:, -1].astype(np.int64), keys.class_)
+    Attributes
+    ----------
+    several, single : KeyedCounts
+        Shared cells of classes with several cells, and of classes with one cell.
+    """
 
-    return _undominated(parts, lambda part, _: core.append(part)), core
+    several: KeyedCounts
+    single: KeyedCounts
+
+    name: ClassVar[str] = "matching"
+    hands_on: ClassVar[bool] = False
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """The cells."""
+        return {"several": self.several, "single": self.single}
+
+    def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Shared:
+        """The round over other cells."""
+        return Shared(**runs)
+
+    def intervals(self, budget: Budget, within: Interval | None = None) -> list[Interval]:
+        """Intervals of clusters."""
+        return cut_within(self.several.items[0::2] + self.single.items[0::2], interval_items(budget), within)
+
+    def visit(self, interval: Interval, budget: Budget) -> tuple[Visit, None]:
+        """The cells that the assignment needs in memory together."""
+        cluster = self.single.layout.words - 1
+        class_ = self.several.layout.words - 1 - cluster
+        core = [Cells.own(np.empty((0, cluster), np.uint64), NO_COUNTS, class_)]
+
+        def parts() -> Iterator[Cells]:
+            for words, rest, _, _ in pieces(self.several, 0, interval, budget):
+                line = np.column_stack((words, rest[:, : cluster - 1]))
+                yield Cells(
+                    line, rest[:, cluster - 1 : -1], rest[:, -1].astype(np.int64), np.ones(words.size, np.bool_)
+                )
+            for words, rest, _, _ in pieces(self.single, 0, interval, budget):
+                yield Cells.own(np.column_stack((words, rest[:, :-1])), rest[:, -1].astype(np.int64), class_)
+
+        lines = keep_undominated(parts, lambda part, _: core.append(part))
+        return Visit(Summary(), lines=lines, cells=core), None
 
 
-def _own(line: Array, counts: Array, columns: int) -> Cells:
-    """Cells of lines that no other line shares."""
-    return Cells(line, np.zeros((counts.size, columns), np.uint64), counts, np.zeros(counts.size, np.bool_))
-
-
-def _undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells, Array], None]) -> Lines:
+def keep_undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells, Array], None]) -> Lines:
     """Keep the shared cells that are larger than the own cell of their line.
 
     Parameters
@@ -137,11 +157,10 @@ def _undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells, Ar
     lines: Margins | None = None
     for part in parts():
         lines = lines or Margins(part.line.shape[1] - 1)
-        lines.add(
-            part.line[:, 0], part.line[:, 1:], part.shared.astype(np.int64), np.where(part.shared, 0, part.counts)
-        )
+        own_counts = np.where(part.shared, 0, part.counts)
+        lines.add(part.line[:, 0], part.line[:, 1:], part.shared.astype(np.int64), own_counts)
     if lines is None:
-        return Lines.none()
+        return Lines()
     shares, own = lines.totals, lines.maxima
     exceeded = np.zeros(own.size, np.bool_)
     for part in parts():
@@ -156,7 +175,19 @@ def _undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells, Ar
     return Lines(settled, lines.words(exceeded), own[exceeded])
 
 
-def core_cells(classes: Sequence[Lines], clusters: Sequence[Lines], parts: Sequence[Cells]) -> CoreCells:
+def add_up(rounds: Sequence[Sequence[Visit]]) -> tuple[Summary, Watcher | None, CoreCells | None]:
+    """The summary of a table, its watcher, and the cells that decide the assignment, from the visits of all rounds."""
+    visits = [visit for visits in rounds for visit in visits]
+    summary = Summary().merge(*(visit.summary for visit in visits))
+    watchers = [visit.watcher for visit in visits if visit.watcher is not None]
+    lines = [[visit.lines for visit in visits if visit.lines is not None] for visits in rounds]
+    core = None
+    if lines[0]:
+        core = _core_cells(lines[0] + lines[1], lines[2], [cells for visit in visits for cells in visit.cells])
+    return summary, watchers[0].merge(watchers[1:]) if watchers else None, core
+
+
+def _core_cells(classes: Sequence[Lines], clusters: Sequence[Lines], parts: Sequence[Cells]) -> CoreCells:
     """The core of a table, from what the visits to its classes and to its clusters left.
 
     Both sides are numbered by id; an own cell gets a number beyond all others on the other side.

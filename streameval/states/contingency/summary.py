@@ -2,7 +2,8 @@
 
 A table of two partitions can have 10⁸ cells; its metrics need far less. The histograms of *cell counts*, *class sizes*
 and *cluster sizes* give pair counts, entropies, null models and the expected mutual information, and they are small: N
-points have at most √(2N) distinct sizes. Three kinds of sums need both margins of a cell:
+points have at most √(2N) distinct sizes, so 10⁸ clusters have a few thousand. Three kinds of sums need both margins of
+a cell:
 
 - Σ n² of the cells of all clusters of one size, and of all classes of one size (B-cubed divides them by that size);
 - Σ n²/(r·c) (chi-square), in fixed point, an integer in units of 2^-104;
@@ -29,32 +30,164 @@ float64 cells have the rounding errors of their margins.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streameval.kernels.contingency.tables import cell_sums, margin_sums, squares_by_size
-from streameval.states.contingency.size_counts import Number, Sizes, Values
+from streameval.kernels.contingency.tables import add_margins, cell_sums, tally_small
+from streameval.kernels.ranking import sum_of_products
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+Number = int | float | Fraction
+Values = NDArray[Any]
 
 Codes = NDArray[np.int64]
+Sums = tuple[dict["Number", "Number"], dict["Number", "Number"], int]  # see `compiled_sums`
 
 INERTIA_BITS = 104
-_TABLE = 1 << 16
+_TABLE = 1 << 16  # sizes counted in a table; larger ones are rare
 _ONCE = np.empty(0, dtype=np.int64)  # every cell counts once
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """How often each size occurs.
+
+    Parameters
+    ----------
+    values : int64, float64 or object array of shape (distinct,)
+        Distinct positive sizes, ascending. Object arrays hold integers beyond int64, or fractions.
+    times : int64 array of shape (distinct,)
+        How often each occurs.
+
+    Examples
+    --------
+    >>> h = Sizes.of(np.array([3, 1, 1, 0]))
+    >>> h.values.tolist(), h.times.tolist(), h.count, h.total, h.squares
+    ([1, 3], [2, 1], 3, 5, 11)
+    """
+
+    values: Values
+    times: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, sizes: Values, times: NDArray[np.int64] | None = None) -> Sizes:
+        """Count sizes, each with its multiplicity; zeros are omitted."""
+        sizes = np.asarray(sizes)
+        if sizes.dtype.kind == "O":
+            return cls._from_counter(Counter(size for size in sizes.tolist() if size))
+        if sizes.dtype.kind == "f":
+            values, times = np.unique(sizes[sizes > 0], return_counts=True)
+            return cls(values, times.astype(np.int64))
+        small = np.zeros(min(_TABLE, int(sizes.max(initial=0)) + 1), np.int64)
+        if times is None:
+            high = sizes[sizes >= _TABLE] if tally_small(sizes, small) else sizes[:0]
+            values, more = np.unique(high, return_counts=True)
+        else:
+            low = sizes < _TABLE
+            np.add.at(small, sizes[low], times[low])
+            values, position = np.unique(sizes[~low], return_inverse=True)
+            more = np.zeros(values.size, np.int64)
+            np.add.at(more, position, times[~low])
+        found, large = np.flatnonzero(small[1:]) + 1, more > 0
+        counts = np.concatenate((small[found], more[large]))
+        return cls(np.concatenate((found, values[large])).astype(np.int64), counts.astype(np.int64))
+
+    @classmethod
+    def repeat(cls, size: Number, times: int) -> Sizes:
+        """One size that occurs `times` times."""
+        if isinstance(size, float):
+            return cls(np.array([size]), np.array([times], dtype=np.int64))
+        return cls._from_counter({size: times} if size and times else {})
+
+    @classmethod
+    def _from_counter(cls, counter: Mapping[Number, int]) -> Sizes:
+        whole = {(v.numerator if isinstance(v, Fraction) and v.denominator == 1 else v): v for v in counter}
+        values = np.empty(len(counter), dtype=object)
+        values[:] = sorted(whole)
+        if all(isinstance(v, int) and v < 2**63 for v in values):  # equal histograms are equal arrays
+            values = values.astype(np.int64)
+        return cls(values, np.array([counter[whole[v]] for v in values.tolist()], dtype=np.int64))
+
+    def pairs(self) -> Iterable[tuple[Number, int]]:
+        """Sizes with their multiplicities, as Python numbers, ascending."""
+        return zip(self.values.tolist(), self.times.tolist(), strict=True)
+
+    @cached_property
+    def count(self) -> int:
+        """Number of sizes, with multiplicity."""
+        return int(self.times.sum())
+
+    @cached_property
+    def total(self) -> Number:
+        """Sum of the sizes, exact unless they are floats."""
+        return self._sum(1)
+
+    @cached_property
+    def squares(self) -> Number:
+        """Sum of the squared sizes, exact unless they are floats."""
+        return self._sum(2)
+
+    def _sum(self, power: int) -> Number:
+        if self.values.dtype.kind == "i" and self.count * int(self.largest) < 2**63:
+            return sum_of_products(self.values * self.times, self.values ** (power - 1))
+        terms = (times * size**power for size, times in self.pairs())
+        return math.fsum(terms) if self.values.dtype.kind == "f" else sum(terms)
+
+    @property
+    def fractional(self) -> bool:
+        """Whether some size is not a whole number; floats count as fractions.
+
+        Examples
+        --------
+        >>> Sizes.of(np.array([0.5])).merge(Sizes.repeat(2**70, 1)).fractional
+        True
+        """
+        kind = self.values.dtype.kind
+        return kind == "f" or (kind == "O" and any(isinstance(v, Fraction | float) for v in self.values))
+
+    @cached_property
+    def largest(self) -> Number:
+        """The largest size, or 0 without sizes."""
+        largest: Number = self.values[-1:].tolist()[0] if self.values.size else 0
+        return largest
+
+    def merge(self, *others: Sizes) -> Sizes:
+        """Histogram of all sizes of both."""
+        parts = [part for part in (self, *others) if part.values.size]
+        if len(parts) < 2:
+            return parts[0] if parts else self
+        if any(part.values.dtype.kind == "O" for part in parts):
+            counter: Counter[Number] = Counter()
+            for part in parts:
+                counter.update(dict(part.pairs()))
+            return self._from_counter(counter)
+        values, position = np.unique(np.concatenate([part.values for part in parts]), return_inverse=True)
+        times = np.zeros(values.size, dtype=np.int64)
+        np.add.at(times, position, np.concatenate([part.times for part in parts]))
+        return Sizes(values, times)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Sizes)
+            and np.array_equal(self.values, other.values)
+            and np.array_equal(self.times, other.times)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.values.size, self.count, self.largest))
 
 
 def compiled_sums(
     rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values, times: Codes = _ONCE
-) -> tuple[dict[Number, Number], dict[Number, Number], int]:
+) -> Sums:
     """Σ n² by class size and by cluster size, and Σ n²/(r·c) in units of 2^-104; with multiplicities.
 
     Parameters
@@ -82,7 +215,8 @@ def compiled_sums(
 def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, Number]:
     """Group Σ n² of the classes (or clusters) by size."""
     table = np.zeros(min(_TABLE, int(totals.max(initial=0)) + 1), np.int64)
-    squares_by_size(totals, squares, table)
+    small = np.flatnonzero(totals < table.size)  # squares of counts below 2^16: 2^31 of them fit into the low word
+    np.add.at(table, totals[small], squares[small, -1])
     sizes = np.flatnonzero(table != 0)  # takes half the time of searching numbers
     result: defaultdict[Number, Number] = defaultdict(int, zip(sizes.tolist(), table[sizes].tolist(), strict=True))
     for i in np.flatnonzero(totals >= _TABLE) if table.size == _TABLE else ():
@@ -91,9 +225,7 @@ def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, 
     return result
 
 
-def exact_sums(
-    rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
-) -> tuple[dict[Number, Number], dict[Number, Number], int]:
+def exact_sums(rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values) -> Sums:
     """As `compiled_sums`, in Python numbers: for counts beyond 2^53, and fractions."""
     by_class: defaultdict[Number, Number] = defaultdict(int)
     by_cluster: defaultdict[Number, Number] = defaultdict(int)
@@ -107,9 +239,7 @@ def exact_sums(
     return _positive(by_class), _positive(by_cluster), inertia
 
 
-def float_sums(
-    rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
-) -> tuple[dict[Number, Number], dict[Number, Number], int]:
+def float_sums(rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values) -> Sums:
     """As `compiled_sums`, for fractional float64 counts."""
     squares = counts * counts
     sides = []
@@ -135,7 +265,7 @@ def margin(codes: Codes, counts: Values) -> tuple[Values, Values]:
         np.maximum.at(maxima, codes, counts)
         return totals.astype(np.int64) if _fits(totals) else totals, maxima
     totals, maxima = np.zeros(size, dtype=counts.dtype), np.zeros(size, dtype=counts.dtype)
-    margin_sums(codes, counts, totals, maxima)
+    add_margins(codes, counts, counts, totals, maxima)
     return totals, maxima
 
 
@@ -219,53 +349,20 @@ class Summary:
         if not others:
             return self
         parts = (self, *others)
+        known = [part.inertia for part in parts if part.inertia is not None]
         return Summary(
             Sizes.merge(*(part.cells for part in parts)),
             Sizes.merge(*(part.classes for part in parts)),
             Sizes.merge(*(part.clusters for part in parts)),
             _added(part.class_squares for part in parts),
             _added(part.cluster_squares for part in parts),
-            _sum_known(part.inertia for part in parts),
+            sum(known) if len(known) == len(parts) else None,
             sum(part.row_maxima for part in parts),
             sum(part.column_maxima for part in parts),
         )
 
-    def scaled(self, times: int) -> Summary:
-        """Sum of several equal partial summaries.
-
-        Examples
-        --------
-        >>> cells = summarize(np.array([0, 0]), np.array([0, 1]), np.array([5, 1]))
-        >>> cells.scaled(3) == cells.merge(cells).merge(cells)
-        True
-        """
-        return Summary(
-            self.cells.scaled(times),
-            self.classes.scaled(times),
-            self.clusters.scaled(times),
-            {size: squares * times for size, squares in self.class_squares.items()},
-            {size: squares * times for size, squares in self.cluster_squares.items()},
-            None if self.inertia is None else self.inertia * times,
-            self.row_maxima * times,
-            self.column_maxima * times,
-        )
-
     def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        """Computed once, because every measure looks up what other measures have computed for the table."""
         return hash((self.cells, self.classes, self.clusters, self.inertia))
-
-
-def _sum_known(values: Iterable[int | None]) -> int | None:
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
 
 
 def _added(parts: Iterable[Mapping[Number, Number]]) -> dict[Number, Number]:
@@ -335,32 +432,50 @@ def summarize_cells(
     Examples
     --------
     >>> one, sizes = np.zeros(1, np.int64), (np.array([9]), np.array([3]))
-    >>> cell = summarize_cells(one, one, np.array([2]), *sizes)
-    >>> summarize_cells(one, one, np.array([2]), *sizes, times=np.array([10**12])) == cell.scaled(10**12)
-    True
+    >>> summarize_cells(one, one, np.array([2]), *sizes, times=np.array([10**12])).class_squares
+    {9: 4000000000000}
     """
-    arrays = (counts, class_totals, cluster_totals)
+    arrays = class_codes, cluster_codes, counts, class_totals, cluster_totals
     if times is not None:
-        return _repeated_cells(class_codes, cluster_codes, *arrays, times)
-    if counts.dtype.kind == "f":
-        sums = float_sums
+        sums = _repeated_sums(*arrays, times)
+    elif counts.dtype.kind == "f":
+        sums = float_sums(*arrays)
+    elif all(a.dtype.kind == "i" and a.max(initial=0) < _SAFE for a in arrays[2:]):
+        sums = compiled_sums(*arrays)
     else:
-        compiled = all(a.dtype.kind == "i" and (not a.size or a.max() < _SAFE) for a in arrays)
-        sums = compiled_sums if compiled else exact_sums
-    by_class, by_cluster, inertia = sums(class_codes, cluster_codes, *arrays)
-    return Summary(cells=Sizes.of(counts), class_squares=by_class, cluster_squares=by_cluster, inertia=inertia)
+        sums = exact_sums(*arrays)
+    return Summary(Sizes.of(counts, times), class_squares=sums[0], cluster_squares=sums[1], inertia=sums[2])
 
 
-def _repeated_cells(
-    rows: Codes, cols: Codes, counts: Codes, row_totals: Codes, col_totals: Codes, times: Codes
-) -> Summary:
+def _repeated_sums(rows: Codes, cols: Codes, counts: Codes, row_totals: Codes, col_totals: Codes, times: Codes) -> Sums:
     """Split multiplicities into digits small enough that the compiled sums of all cells stay within 64 bits."""
     width = 30 - counts.size.bit_length()
     parts, shift = [], 0
     while counts.size and (times >> shift).any():
         digit = (times >> shift) & ((1 << width) - 1)
-        by_class, by_cluster, inertia = compiled_sums(rows, cols, counts, row_totals, col_totals, digit)
-        part = Summary(Sizes.of(counts, digit), class_squares=by_class, cluster_squares=by_cluster, inertia=inertia)
-        parts.append(part.scaled(1 << shift) if shift else part)
+        *sides, inertia = compiled_sums(rows, cols, counts, row_totals, col_totals, digit)
+        by_class, by_cluster = ({size: squares * (1 << shift) for size, squares in side.items()} for side in sides)
+        parts.append((by_class, by_cluster, inertia << shift))
         shift += width
-    return parts[0].merge(*parts[1:]) if parts else Summary()
+    return _added(part[0] for part in parts), _added(part[1] for part in parts), sum(part[2] for part in parts)
+
+
+def aligned_sum(left: Sizes, right: Sizes) -> Number:
+    """Σ over k of the product of the k-th largest sizes of both sides: the best matching of a table of products.
+
+    Examples
+    --------
+    >>> aligned_sum(Sizes.of(np.array([1, 5, 2])), Sizes.of(np.array([10, 3])))
+    56
+    """
+    result: Number = 0
+    ours, theirs = list(left.pairs()), list(right.pairs())
+    while ours and theirs:
+        (a, m), (b, k) = ours.pop(), theirs.pop()
+        both = min(m, k)
+        result += a * b * both
+        if m > both:
+            ours.append((a, m - both))
+        if k > both:
+            theirs.append((b, k - both))
+    return result

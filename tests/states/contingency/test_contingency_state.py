@@ -25,8 +25,8 @@ from streameval.metrics.contingency.clustering import CLUSTERING_METRICS
 from streameval.simulation import simulate
 from streameval.states import codec
 from streameval.states.contingency import cells
+from streameval.states.contingency.by_cluster import ByCluster, add_up, summarize_state
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
-from streameval.states.contingency.rounds import ByCluster, add_up, summarize_state
 from streameval.states.contingency.summary import Summary, summarize
 from streameval.states.keyed.ids import id_type
 from streameval.states.protocol import Batch

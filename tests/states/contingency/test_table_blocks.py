@@ -17,9 +17,9 @@ from test_contingency_state import SHAPES, fold, spec_of, table_of, truth
 from streameval.budget import Budget
 from streameval.kernels.blocks.changes import spread_rows, unit_blocks
 from streameval.states.contingency import cells
+from streameval.states.contingency.by_cluster import ByCluster, add_up
 from streameval.states.contingency.class_blocks import ClassBlocks
-from streameval.states.contingency.rounds import ByCluster, add_up
-from streameval.states.contingency.size_counts import Sizes
+from streameval.states.contingency.summary import Sizes
 from streameval.states.keyed.ids import hash_words, identify
 from streameval.states.rounds import run
 
@@ -120,8 +120,7 @@ def test_squares_beyond_64_bits() -> None:
     watcher = ClassBlocks(2)
     total = np.array([2 * large])
     watcher.add_classes(lambda _: words[:1, None], total, rows[:1], zeros[:1], [(zeros, rows, rows + 7, none)])
-    watcher.add_clusters(np.full((2, 1), 9, np.uint64), words, rows, np.repeat(total, 2))
-    watcher.close_clusters()
+    watcher.add_clusters(lambda _: words[:1, None], total, zeros[:1], [(zeros, words, rows)])
     block = int(unit_blocks(words[:1], 2)[0])
     for sums in (watcher.classes.only(block)[1], -watcher.clusters.only(block)[1][-1:]):
         assert (int(sums[0, 1]) << 32) + int(sums[0, 2]) == 2 * large**2

@@ -24,8 +24,8 @@ from streameval.errors import ClusterError
 from streameval.scan import Piece, RowGroups
 from streameval.scan.parquet.row_groups import Group
 from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.contingency.by_cluster import summarize_state
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.contingency.rounds import summarize_state
 from streameval.states.keyed.ranges import balanced, buckets, joined, outline_only, ranged, restored
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
