@@ -16,12 +16,11 @@ from streameval._version import __version__
 
 _NAMES = {
     "streameval.accumulator": "Accumulator",
-    "streameval.arrays.contingency.clustering": (
-        "adjusted_mutual_info_score adjusted_rand_score cohen_kappa homogeneity_completeness_v_measure "
-        "jaccard_similarity mutual_info_score product_moment"
-    ),
     "streameval.arrays.contingency.confusion": "confmat2_type",
-    "streameval.arrays.contingency.table": "ClusteringMetrics ConfusionMatrix2 ContingencyTable",
+    "streameval.arrays.contingency.table": (
+        "ClusteringMetrics ConfusionMatrix2 ContingencyTable adjusted_mutual_info_score adjusted_rand_score "
+        "cohen_kappa homogeneity_completeness_v_measure jaccard_similarity mutual_info_score product_moment"
+    ),
     "streameval.arrays.curves": (
         "RocCurve agc_approximate agc_score auc gain_agc_approximate gain_agc_score gain_curve plot_gain_curve "
         "plot_precision_recall_curve precision_recall_curve roc_curve"

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from streameval.arrays.contingency.inputs import encoded, listed
 from streameval.arrays.inputs import cluster_counts, is_null, labels_by_predicate, num2bool, numbers, same_length
 from streameval.errors import DataError, MissingInputError, NullError, OptionError
-from streameval.metrics.clusters.lift import aul
+from streameval.metrics.clusters import aul
 from streameval.plots import plot_lift
 from streameval.states.clusters.sizes import SizeTable
 

@@ -34,13 +34,12 @@ from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from streameval.metrics.clusters.lift import Aul, RocAucBySize
+from streameval.metrics.clusters import Aul, RocAucBySize
 from streameval.metrics.contingency.clustering import (
-    CLUSTERING_METRICS,
-    ClusteringMetric,
     clustering_metric,
     clustering_metric_names,
     clustering_metrics,
+    clustering_row,
     names_measure,
 )
 from streameval.metrics.protocol import Entry
@@ -235,17 +234,7 @@ def glob_of(name: str) -> str:
 @lru_cache(maxsize=1)
 def clustering_rows() -> tuple[Entry, ...]:
     """A row for every name of clusters against classes; numeric variants are not enumerated."""
-    return tuple(_clustering_row(metric) for metric in clustering_metrics(clustering_metric_names()))
-
-
-def _clustering_row(m: ClusteringMetric) -> Entry:
-    """The row of a metric of clusters against classes."""
-    subject = "pairwise" if m.name.startswith("pairwise.") else "clustering"
-    default = any(m.name == metric.name for metric in CLUSTERING_METRICS)
-    return Entry(
-        m.name, m.family, subject, default, m.low, m.high, m.better, m.meaning, m.source, m,
-        scale=m.scale, no_interval=m.no_interval, units=("pairs",) if m.of_pairs else ("rows",), options=m.options,
-    )  # fmt: skip
+    return tuple(map(clustering_row, clustering_metrics(clustering_metric_names())))
 
 
 def entries(pattern: str | None = None) -> Iterator[Entry]:
@@ -286,4 +275,4 @@ def entry_of(name: str) -> Entry | None:
     for entry in CATALOGUE:
         if entry.name == name or ("@" in entry.name and fnmatchcase(name, glob_of(entry.name))):
             return entry
-    return _clustering_row(clustering_metric(name)) if names_measure(name) else None
+    return clustering_row(clustering_metric(name)) if names_measure(name) else None

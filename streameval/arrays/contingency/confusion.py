@@ -188,25 +188,10 @@ class TwoByTwoTable(SparseTable):
             )
         return cls(*generator(random_state).integers(low, high, size=4).tolist())
 
-    @property
-    def TP(self) -> int | float:
-        """True positives."""
-        return plain(self.counts.TP)
-
-    @property
-    def FN(self) -> int | float:
-        """False negatives."""
-        return plain(self.counts.FN)
-
-    @property
-    def FP(self) -> int | float:
-        """False positives."""
-        return plain(self.counts.FP)
-
-    @property
-    def TN(self) -> int | float:
-        """True negatives."""
-        return plain(self.counts.TN)
+    TP = property(lambda self: plain(self.counts.TP), doc="True positives.")
+    FN = property(lambda self: plain(self.counts.FN), doc="False negatives.")
+    FP = property(lambda self: plain(self.counts.FP), doc="False positives.")
+    TN = property(lambda self: plain(self.counts.TN), doc="True negatives.")
 
     @property
     def grand_total(self) -> int | float:

@@ -178,14 +178,14 @@ class SparseTable:
 
     def keys(self) -> list[tuple[Any, Any]]:
         """(class, cluster) of the non-zero cells."""
-        return [key for key, _ in self.items()]
+        return list(self._counts)
 
     def values(self) -> list[int | float]:
         """Counts of the non-zero cells."""
-        return [count for _, count in self.items()]
+        return list(self._counts.values())
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        return iter(self.keys())
+        return iter(self._counts)
 
     def __contains__(self, key: tuple[Any, Any]) -> bool:
         return key[0] in self.row_totals and key[1] in self.col_totals
@@ -257,8 +257,7 @@ class SparseTable:
 
     def to_rows(self, default: float = 0, cpad: bool = False, rpad: bool = False) -> list[list[int | float]]:
         """Dense table as nested lists; see `to_array`."""
-        rows: list[list[int | float]] = self.to_array(default, cpad, rpad).tolist()
-        return rows
+        return self.to_array(default, cpad, rpad).tolist()  # type: ignore[no-any-return]  # NumPy does not know the shape
 
     def to_labels(self) -> tuple[list[Any], list[Any]]:
         """Two labellings of the points, the inverse of `from_labels` up to order; `OptionError` for fractions."""
@@ -286,16 +285,6 @@ class SparseTable:
     def summary(self) -> Summary:
         """Histograms of sizes from which all measures but the assignment score are computed."""
         return summarize(self.cells.rows, self.cells.cols, self.cells.counts)
-
-
-def _whole(count: int | float) -> int:
-    if not isinstance(count, int):
-        raise OptionError(f"a cell has {count} points; labels need whole counts")
-    return count
-
-
-class ExpectedTables(SparseTable):
-    """A sparse table with its expected and diagonal tables."""
 
     @cached_property
     def _drawn(self) -> dict[str, tuple[int | None, Self]]:
@@ -334,8 +323,16 @@ class ExpectedTables(SparseTable):
         seed, kept = self._drawn.get(model, (None, None))
         if discrete and not redraw and kept is not None and random_state in (None, seed):
             return kept
-        rows, cols = self._margins(model)
-        counts = rows[:, None] * cols / float(self.summary.total) if self.grand_total else np.zeros((0, 0))
+        total, margins = float(self.summary.total), []
+        for kind, side in zip(margins_of(model), (self.row_totals, self.col_totals), strict=True):
+            sizes = np.array([float(n) for n in side.values() if n])
+            if kind == "even":
+                sizes = np.full(sizes.size, total / max(sizes.size, 1))
+            elif kind == "first":
+                sizes = np.where(np.arange(sizes.size) == 0, total, 0.0)
+            margins.append(sizes)
+        rows, cols = margins
+        counts = rows[:, None] * cols / total if self.grand_total else np.zeros((0, 0))
         labels = [label for label, n in self.row_totals.items() if n], [x for x, n in self.col_totals.items() if n]
         if not discrete:
             return self._counted(counts, *labels)
@@ -345,17 +342,6 @@ class ExpectedTables(SparseTable):
         self._drawn[model] = random_state, table
         return table
 
-    def _margins(self, model: str) -> list[np.ndarray[Any, Any]]:
-        total, margins = float(self.summary.total), []
-        for kind, side in zip(margins_of(model), (self.row_totals, self.col_totals), strict=True):
-            sizes = np.array([float(n) for n in side.values() if n])
-            if kind == "even":
-                sizes = np.full(sizes.size, total / max(sizes.size, 1))
-            elif kind == "first":
-                sizes = np.where(np.arange(sizes.size) == 0, total, 0.0)
-            margins.append(sizes)
-        return margins
-
     def _counted(self, counts: np.ndarray[Any, Any], row_labels: list[Any], col_labels: list[Any]) -> Self:
         rows, cols = np.nonzero(counts)
         weights = source.checked_counts(counts[rows, cols])
@@ -363,15 +349,20 @@ class ExpectedTables(SparseTable):
 
     def row_diag(self) -> Self:
         """Diagonal table of the row totals: a clustering equal to the classes."""
-        return self._diagonal(self.row_totals)
+        totals = self.row_totals
+        return self.from_counts(list(totals), list(totals), list(totals.values()))
 
     def col_diag(self) -> Self:
         """Diagonal table of the column totals: classes equal to the clusters."""
-        return self._diagonal(self.col_totals)
-
-    def _diagonal(self, totals: dict[Any, int | float]) -> Self:
+        totals = self.col_totals
         return self.from_counts(list(totals), list(totals), list(totals.values()))
 
     def expected_freqs_(self, model: str = "m3") -> Self:
         """Table of expected counts under a null model; the same as ``expected(model)``."""
         return self.expected(model)
+
+
+def _whole(count: int | float) -> int:
+    if not isinstance(count, int):
+        raise OptionError(f"a cell has {count} points; labels need whole counts")
+    return count

@@ -19,25 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streameval.errors import OptionError
-from streameval.states.contingency.size_counts import Number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "Number",
-    "adjusted",
-    "geometric_mean",
-    "geometric_mean_weighted",
-    "harmonic_mean",
-    "harmonic_mean_weighted",
-    "mean_of",
-    "plain",
-    "ratio2weights",
-    "safe_divide",
-    "signed_root",
-    "unitsq_sigmoid",
-]
+    from streameval.states.contingency.summary import Number
 
 _MOST = sys.float_info.max
 _SMALL = 1e-290  # square roots of products between it and its inverse are exact to a rounding
@@ -260,11 +246,10 @@ def mean_of(name: str, x: float, y: float) -> float:
     >>> mean_of("geometric", 0.25, 1.0)
     0.5
     """
-    if name == "harmonic":
-        return harmonic_mean(x, y)
-    if name == "geometric":
-        return geometric_mean(x, y)
-    raise OptionError(f"mean is {name!r}; choose 'harmonic' or 'geometric'")
+    means = {"harmonic": harmonic_mean, "geometric": geometric_mean}
+    if name not in means:
+        raise OptionError(f"mean is {name!r}; choose 'harmonic' or 'geometric'")
+    return means[name](x, y)
 
 
 def adjusted(values: Iterable[Any], warn_of: str | None = None) -> tuple[Any, Any]:

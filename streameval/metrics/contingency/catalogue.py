@@ -75,8 +75,8 @@ class Measure(Generic[P, T]):
     """
 
     function: Callable[Concatenate[Any, P], T]
-    low: float
-    high: float
+    low: float = 0
+    high: float = 1
     better: Literal["higher", "lower"] | None = HIGHER
     elements: tuple[str, ...] = ()
     default: bool = False
@@ -150,7 +150,7 @@ class Measure(Generic[P, T]):
         see = f"The null model is ``{model}``; see `{function.__name__}`."
         fixed.__doc__ = f"{self.meaning}\n\n{see}\n\nReferences\n----------\n{self.source}"
         low = self.low if model == "m1" else float("-inf")
-        return Measure(fixed, low, self.high, self.better, model=model, no_interval=NULL_MODEL)
+        return Measure(fixed, low, better=self.better, model=model, no_interval=NULL_MODEL)
 
 
 class TableMeasures:
@@ -158,29 +158,29 @@ class TableMeasures:
 
     measured = "facts"
 
-    adjusted_rand_index = Measure(measures.adjusted_rand_index, -1, 1, HIGHER, default=True, of_pairs=True)
-    rand_index = Measure(measures.rand_index, 0, 1, HIGHER, default=True, of_pairs=True)
-    fowlkes_mallows = Measure(measures.fowlkes_mallows, 0, 1, HIGHER, default=True, of_pairs=True)
-    adjusted_fowlkes_mallows = Measure(measures.adjusted_fowlkes_mallows, -inf, 1, HIGHER, default=True, of_pairs=True)
-    mirkin_match_coeff = Measure(measures.mirkin_match_coeff, 0, 1, HIGHER, default=True, of_pairs=True, counts=True)
+    adjusted_rand_index = Measure(measures.adjusted_rand_index, -1, default=True, of_pairs=True)
+    rand_index = Measure(measures.rand_index, default=True, of_pairs=True)
+    fowlkes_mallows = Measure(measures.fowlkes_mallows, default=True, of_pairs=True)
+    adjusted_fowlkes_mallows = Measure(measures.adjusted_fowlkes_mallows, -inf, default=True, of_pairs=True)
+    mirkin_match_coeff = Measure(measures.mirkin_match_coeff, default=True, of_pairs=True, counts=True)
     mirkin_mismatch_coeff = Measure(
-        measures.mirkin_mismatch_coeff, 0, 1, LOWER, default=True, of_pairs=True, counts=True
+        measures.mirkin_mismatch_coeff, better=LOWER, default=True, of_pairs=True, counts=True
     )
-    mutual_info_score = Measure(measures.mutual_info_score, 0, inf, HIGHER, default=True)
-    adjusted_mutual_info = Measure(measures.adjusted_mutual_info, -inf, 1, HIGHER, default=True, no_interval=EXPECTED)
-    entropy_scores = Measure(measures.entropy_scores, 0, 1, HIGHER, measures.EntropyScores._fields, default=True)
-    vi_distance = Measure(measures.vi_distance, 0, 1, LOWER, default=True)
-    vi_similarity = Measure(measures.vi_similarity, 0, 1, HIGHER, default=True)
-    split_join_distance = Measure(measures.split_join_distance, 0, 1, LOWER, default=True, counts=True)
-    split_join_similarity = Measure(measures.split_join_similarity, 0, 1, HIGHER, default=True, counts=True)
+    mutual_info_score = Measure(measures.mutual_info_score, high=inf, default=True)
+    adjusted_mutual_info = Measure(measures.adjusted_mutual_info, -inf, default=True, no_interval=EXPECTED)
+    entropy_scores = Measure(measures.entropy_scores, elements=measures.EntropyScores._fields, default=True)
+    vi_distance = Measure(measures.vi_distance, better=LOWER, default=True)
+    vi_similarity = Measure(measures.vi_similarity, default=True)
+    split_join_distance = Measure(measures.split_join_distance, better=LOWER, default=True, counts=True)
+    split_join_similarity = Measure(measures.split_join_similarity, default=True, counts=True)
     bc_metrics = Measure(
-        measures.bc_metrics, 0, 1, HIGHER, ("bcubed_precision", "bcubed_recall", "bcubed_fscore"), default=True
+        measures.bc_metrics, elements=("bcubed_precision", "bcubed_recall", "bcubed_fscore"), default=True
     )
-    muc_scores = Measure(measures.muc_scores, 0, 1, HIGHER, ("muc_precision", "muc_recall", "muc_fscore"), default=True)
-    talburt_wang_index = Measure(measures.talburt_wang_index, 0, 1, HIGHER, default=True)
-    chisq_score = Measure(measures.chisq_score, 0, inf, HIGHER, default=True, no_interval=GROWS)
-    g_score = Measure(measures.g_score, 0, inf, HIGHER, default=True, no_interval=GROWS)
-    assignment_score = Measure(measures.assignment_score, 0, 1, HIGHER, no_interval=MATCHED)
+    muc_scores = Measure(measures.muc_scores, elements=("muc_precision", "muc_recall", "muc_fscore"), default=True)
+    talburt_wang_index = Measure(measures.talburt_wang_index, default=True)
+    chisq_score = Measure(measures.chisq_score, high=inf, default=True, no_interval=GROWS)
+    g_score = Measure(measures.g_score, high=inf, default=True, no_interval=GROWS)
+    assignment_score = Measure(measures.assignment_score, no_interval=MATCHED)
 
     assignment_score_m1 = assignment_score.under("m1")
     assignment_score_m2r = assignment_score.under("m2r")
@@ -256,53 +256,53 @@ class PairMeasures:
 
     measured = "counts"
 
-    ACC = Measure(twoway.accuracy, 0, 1, HIGHER)
-    DOR = Measure(twoway.diagnostic_odds_ratio, 0, inf, HIGHER)
-    FDR = Measure(twoway.false_discovery_rate, 0, 1, LOWER)
-    FNR = Measure(twoway.false_negative_rate, 0, 1, LOWER)
-    FOR = Measure(twoway.false_omission_rate, 0, 1, LOWER)
-    FPR = Measure(twoway.false_positive_rate, 0, 1, LOWER)
-    NLL = Measure(twoway.negative_likelihood_ratio, 0, inf, LOWER)
-    NPV = Measure(twoway.negative_predictive_value, 0, 1, HIGHER)
-    PLL = Measure(twoway.positive_likelihood_ratio, 0, inf, HIGHER)
-    PPV = Measure(twoway.precision, 0, 1, HIGHER)
-    TNR = Measure(twoway.specificity, 0, 1, HIGHER)
-    TPR = Measure(twoway.recall, 0, 1, HIGHER)
-    accuracy = Measure(twoway.accuracy, 0, 1, HIGHER)
-    precision = Measure(twoway.precision, 0, 1, HIGHER)
-    recall = Measure(twoway.recall, 0, 1, HIGHER)
-    sensitivity = Measure(twoway.recall, 0, 1, HIGHER)
-    specificity = Measure(twoway.specificity, 0, 1, HIGHER)
-    bias_index = Measure(twoway.bias_index, 0, 1, LOWER)
-    chisq_score = Measure(twoway.chisq_score, 0, inf, HIGHER, no_interval=GROWS)
-    cole_coeff = Measure(twoway.cole_coeff, -1, 1, HIGHER)
-    covar = Measure(twoway.covar, -inf, inf, HIGHER, no_interval=GROWS)
-    dice_coeff = Measure(twoway.dice_coeff, 0, 1, HIGHER)
-    diseq_coeff = Measure(twoway.diseq_coeff, -0.25, 0.25, HIGHER)
-    entropy_scores = Measure(_of_cells(measures.entropy_scores), 0, 1, HIGHER, measures.EntropyScores._fields)
-    frequency_bias = Measure(twoway.frequency_bias, 0, inf, None)
-    fscore = Measure(twoway.fscore, 0, 1, HIGHER)
-    g_score = Measure(_of_cells(measures.g_score), 0, inf, HIGHER, no_interval=GROWS)
-    hypergeometric = Measure(fisher.hypergeometric, -inf, inf, HIGHER, no_interval=GROWS)
-    informedness = Measure(twoway.informedness, -1, 1, HIGHER)
-    jaccard_coeff = Measure(twoway.jaccard_coeff, 0, 1, HIGHER)
-    kappa = Measure(twoway.kappa, -1, 1, HIGHER, scale="fisher")
-    kappas = Measure(twoway.kappas, -inf, 1, HIGHER, OneSided._fields)
-    loevinger_coeff = Measure(twoway.loevinger_coeff, -inf, 1, HIGHER)
-    markedness = Measure(twoway.markedness, -1, 1, HIGHER)
-    matthews_corr = Measure(twoway.matthews_corr, -1, 1, HIGHER, scale="fisher")
-    mic_scores = Measure(_mic_scores, -1, 1, HIGHER, OneSided._fields)
-    mp_corr = Measure(twoway.mp_corr, -1, 1, HIGHER)
-    mutual_info_score = Measure(_of_cells(measures.mutual_info_score), 0, inf, HIGHER)
-    ochiai_coeff = Measure(twoway.ochiai_coeff, 0, 1, HIGHER)
-    ochiai_coeff_adj = Measure(twoway.ochiai_coeff_adj, -inf, 1, HIGHER)
-    overlap_coeff = Measure(twoway.overlap_coeff, 0, 1, HIGHER)
-    pairwise_hcv = Measure(twoway.pairwise_hcv, -1, 1, HIGHER, OneSided._fields)
-    prevalence_index = Measure(twoway.prevalence_index, 0, 1, None)
-    sokal_sneath_coeff = Measure(twoway.sokal_sneath_coeff, 0, 1, HIGHER)
-    xcoeff = Measure(twoway.xcoeff, -1, 1, HIGHER)
-    yule_q = Measure(twoway.yule_q, -1, 1, HIGHER)
-    yule_y = Measure(twoway.yule_y, -1, 1, HIGHER)
+    ACC = Measure(twoway.accuracy)
+    DOR = Measure(twoway.diagnostic_odds_ratio, high=inf)
+    FDR = Measure(twoway.false_discovery_rate, better=LOWER)
+    FNR = Measure(twoway.false_negative_rate, better=LOWER)
+    FOR = Measure(twoway.false_omission_rate, better=LOWER)
+    FPR = Measure(twoway.false_positive_rate, better=LOWER)
+    NLL = Measure(twoway.negative_likelihood_ratio, high=inf, better=LOWER)
+    NPV = Measure(twoway.negative_predictive_value)
+    PLL = Measure(twoway.positive_likelihood_ratio, high=inf)
+    PPV = Measure(twoway.precision)
+    TNR = Measure(twoway.specificity)
+    TPR = Measure(twoway.recall)
+    accuracy = Measure(twoway.accuracy)
+    precision = Measure(twoway.precision)
+    recall = Measure(twoway.recall)
+    sensitivity = Measure(twoway.recall)
+    specificity = Measure(twoway.specificity)
+    bias_index = Measure(twoway.bias_index, better=LOWER)
+    chisq_score = Measure(twoway.chisq_score, high=inf, no_interval=GROWS)
+    cole_coeff = Measure(twoway.cole_coeff, -1)
+    covar = Measure(twoway.covar, -inf, inf, no_interval=GROWS)
+    dice_coeff = Measure(twoway.dice_coeff)
+    diseq_coeff = Measure(twoway.diseq_coeff, -0.25, 0.25)
+    entropy_scores = Measure(_of_cells(measures.entropy_scores), elements=measures.EntropyScores._fields)
+    frequency_bias = Measure(twoway.frequency_bias, high=inf, better=None)
+    fscore = Measure(twoway.fscore)
+    g_score = Measure(_of_cells(measures.g_score), high=inf, no_interval=GROWS)
+    hypergeometric = Measure(fisher.hypergeometric, -inf, inf, no_interval=GROWS)
+    informedness = Measure(twoway.informedness, -1)
+    jaccard_coeff = Measure(twoway.jaccard_coeff)
+    kappa = Measure(twoway.kappa, -1, scale="fisher")
+    kappas = Measure(twoway.kappas, -inf, elements=OneSided._fields)
+    loevinger_coeff = Measure(twoway.loevinger_coeff, -inf)
+    markedness = Measure(twoway.markedness, -1)
+    matthews_corr = Measure(twoway.matthews_corr, -1, scale="fisher")
+    mic_scores = Measure(_mic_scores, -1, elements=OneSided._fields)
+    mp_corr = Measure(twoway.mp_corr, -1)
+    mutual_info_score = Measure(_of_cells(measures.mutual_info_score), high=inf)
+    ochiai_coeff = Measure(twoway.ochiai_coeff)
+    ochiai_coeff_adj = Measure(twoway.ochiai_coeff_adj, -inf)
+    overlap_coeff = Measure(twoway.overlap_coeff)
+    pairwise_hcv = Measure(twoway.pairwise_hcv, -1, elements=OneSided._fields)
+    prevalence_index = Measure(twoway.prevalence_index, better=None)
+    sokal_sneath_coeff = Measure(twoway.sokal_sneath_coeff)
+    xcoeff = Measure(twoway.xcoeff, -1)
+    yule_q = Measure(twoway.yule_q, -1)
+    yule_y = Measure(twoway.yule_y, -1)
 
 
 def _rows(owner: type) -> dict[str, Measure[..., Any]]:
@@ -328,7 +328,7 @@ def _cell(name: str, meaning: str) -> Measure[..., Any]:
         return getattr(facts.pairs, name)
 
     function.__doc__ = f"{meaning}\n\nReferences\n----------\nHubert, L. and Arabie, P. (1985), Comparing partitions."
-    return Measure(function, 0, inf, HIGHER if name.startswith("T") else LOWER, no_interval=GROWS)
+    return Measure(function, high=inf, better=HIGHER if name.startswith("T") else LOWER, no_interval=GROWS)
 
 
 MEASURES: dict[str, Measure[..., Any]] = {

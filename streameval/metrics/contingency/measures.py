@@ -38,8 +38,7 @@ from streameval.metrics.contingency.mutual_information import (
     log_of,
 )
 from streameval.metrics.contingency.twoway import TwoWay
-from streameval.states.contingency.size_counts import Number, Sizes, aligned_sum
-from streameval.states.contingency.summary import INERTIA_BITS, Summary
+from streameval.states.contingency.summary import INERTIA_BITS, Number, Sizes, Summary, aligned_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -150,9 +149,7 @@ class CountedStatistics:
     @cached_property
     def bcubed(self) -> tuple[Number, Number]:
         """Σ n²/c and Σ n²/r, in fixed point of 2^-104 for exact counts."""
-        kind = self.summary.cells.values.dtype.kind
-        divided = {"f": _divided_floats, "i": _divided_integers}.get(kind, _divided)
-        return divided(self.summary.cluster_squares), divided(self.summary.class_squares)
+        return _divided(self.summary.cluster_squares), _divided(self.summary.class_squares)
 
     @property
     def maxima(self) -> Number:
@@ -166,17 +163,11 @@ class CountedStatistics:
         return known[0] if known is not None and known[0] == known[1] else self.solve()
 
 
-def _divided_floats(squares: Mapping[Number, Number]) -> float:
-    return math.fsum(s / size for size, s in squares.items())
-
-
-def _divided_integers(squares: Mapping[Any, Any]) -> Number:
-    total = sum(map(floordiv, [s << INERTIA_BITS for s in squares.values()], squares))
-    return Fraction(total, 1 << INERTIA_BITS)
-
-
-def _divided(squares: Mapping[Number, Number]) -> Number:
-    total = sum(int(s * (1 << INERTIA_BITS) // size) for size, s in squares.items())
+def _divided(squares: Mapping[Any, Any]) -> Number:
+    """Σ of squares / size: of floats, or of numbers rounded down to a multiple of 2^-104."""
+    if any(isinstance(square, float) for square in squares.values()):
+        return math.fsum(square / size for size, square in squares.items())
+    total = sum(map(floordiv, [square * (1 << INERTIA_BITS) for square in squares.values()], squares))
     return Fraction(total, 1 << INERTIA_BITS)
 
 

@@ -40,15 +40,14 @@ import numpy as np
 from streameval.errors import DataError, OptionError
 from streameval.kernels.contingency.expected import ORDERS, SizeTable, expected_information
 from streameval.kernels.contingency.tables import log_pairs
-from streameval.metrics.contingency.arithmetic import Number, safe_divide
+from streameval.metrics.contingency.arithmetic import safe_divide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
-    from streameval.states.contingency.size_counts import Sizes
-    from streameval.states.contingency.summary import Summary
+    from streameval.states.contingency.summary import Number, Sizes, Summary
 
 _BITS = 120  # double-double logarithms become integers in units of 2^-120
 _FEW = 64
@@ -109,12 +108,12 @@ def entropy_of_sizes(sizes: Sizes) -> Number:
 
     Examples
     --------
-    >>> from streameval.states.contingency.size_counts import Sizes
+    >>> from streameval.states.contingency.summary import Sizes
     >>> float(entropy_of_sizes(Sizes.of(np.array([5, 5]))))
     0.6931471805599453
     """
     if sizes.values.dtype.kind == "f":
-        return _float_log(sizes.total) - _float_sum(sizes) / sizes.total if sizes.count else 0.0
+        return math.log(sizes.total) - _float_sum(sizes) / sizes.total if sizes.count else 0.0
     if sizes.count <= 1:
         return Fraction(0)
     unit = _common_denominator(sizes)
@@ -136,7 +135,7 @@ def log_of(x: Number) -> Number:
     2.302585092994046
     """
     if isinstance(x, float):
-        return _float_log(x)
+        return math.log(x)
     x = Fraction(x)
     logs = _decimal_logs({x.numerator, x.denominator}, 110 + _BITS)
     return Fraction(logs[x.numerator] - logs[x.denominator], 2 ** (110 + _BITS))
@@ -220,7 +219,7 @@ def _float_entropies(summary: Summary) -> Entropies:
     if total == 0:
         return Entropies(0.0, 0.0, 0.0)
     n, r, c = (_float_sum(h) for h in (summary.cells, summary.classes, summary.clusters))
-    whole = float(total) * _float_log(total)
+    whole = float(total) * math.log(total)
     rows, cols = summary.shape
     return Entropies(
         max(0.0, (whole - r) / total) if rows > 1 else 0.0,
@@ -230,11 +229,7 @@ def _float_entropies(summary: Summary) -> Entropies:
 
 
 def _float_sum(histogram: Sizes) -> float:
-    return math.fsum(times * size * _float_log(size) for size, times in histogram.pairs())
-
-
-def _float_log(x: Number) -> float:
-    return math.log(x)
+    return math.fsum(times * size * math.log(size) for size, times in histogram.pairs())
 
 
 def expected_mutual_information(classes: Sizes, clusters: Sizes) -> float:
@@ -247,7 +242,7 @@ def expected_mutual_information(classes: Sizes, clusters: Sizes) -> float:
 
     Examples
     --------
-    >>> from streameval.states.contingency.size_counts import Sizes
+    >>> from streameval.states.contingency.summary import Sizes
     >>> expected_mutual_information(Sizes.of(np.array([2, 2])), Sizes.of(np.array([2, 2])))
     0.23104906018664842
     """

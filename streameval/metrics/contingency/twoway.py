@@ -30,10 +30,12 @@ import math
 from functools import wraps
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval.metrics.contingency.arithmetic import Number, harmonic_mean_weighted, plain, safe_divide, signed_root
+from streameval.metrics.contingency.arithmetic import harmonic_mean_weighted, plain, safe_divide, signed_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from streameval.states.contingency.summary import Number
 
 
 class TwoWay(NamedTuple):
@@ -288,10 +290,6 @@ def _only_diagonal(t: TwoWay) -> bool:
     return t.n in (t.TP, t.TN)
 
 
-def _only_wrong(t: TwoWay) -> bool:
-    return t.n in (t.FP, t.FN)
-
-
 def _some_margin_is_zero(t: TwoWay) -> bool:
     return t.n in (t.p1, t.q1, t.p2, t.q2)
 
@@ -308,7 +306,7 @@ def _by_convention(
                 return math.nan
             if diagonal is not None and _only_diagonal(t):
                 return diagonal
-            return wrong if wrong is not None and _only_wrong(t) else measure(t)
+            return wrong if wrong is not None and t.n in (t.FP, t.FN) else measure(t)
 
         return function
 
@@ -507,13 +505,8 @@ def ochiai_coeff_adj(t: TwoWay) -> float:
 
 def _two_cells(t: TwoWay) -> tuple[Number, Number] | None:
     """The agreeing and the disagreeing cell where a row or a column is empty."""
-    if t.n == t.p1:
-        return t.TP, t.FN
-    if t.n == t.p2:
-        return t.TP, t.FP
-    if t.n == t.q1:
-        return t.TN, t.FP
-    return (t.TN, t.FN) if t.n == t.q2 else None
+    cells = {t.q2: (t.TN, t.FN), t.q1: (t.TN, t.FP), t.p2: (t.TP, t.FP), t.p1: (t.TP, t.FN)}
+    return cells.get(t.n)
 
 
 @_by_convention()
