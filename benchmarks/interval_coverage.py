@@ -42,7 +42,7 @@ from streameval.evaluation.families import FAMILIES, MetricRequest, finalize
 from streameval.evaluation.intervals import block_requests, estimated
 from streameval.evaluation.request import Resampling
 from streameval.metrics.catalogue import entry_of
-from streameval.metrics.clusters.lift import Aul
+from streameval.metrics.clusters import Aul
 from streameval.metrics.contingency.clustering import clustering_metric
 from streameval.metrics.curves import curve_kind
 from streameval.metrics.scores.gain import Agc

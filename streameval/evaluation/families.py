@@ -37,9 +37,9 @@ from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.metrics.sliced import CutRows
 from streameval.results import Scalar
 from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.contingency.by_cluster import ByCluster
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec, SummarisedCounts
-from streameval.states.contingency.rounds import ByCluster
 from streameval.states.grouped.small_tables import tables
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.keyed.ids import id_type
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from streameval.metrics.resampling import Resampled
     from streameval.scan import Scan
     from streameval.states.blocks import SizeChanges
+    from streameval.states.contingency.cells import Watcher
     from streameval.states.contingency.summary import Summary
-    from streameval.states.contingency.watch import Watcher
     from streameval.states.grouped.groups import Grouped
     from streameval.states.protocol import Spec, State
     from streameval.states.scores.blocks import BlockCounts

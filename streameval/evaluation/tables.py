@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import OptionError
-from streameval.evaluation.costs.attributed import Attribution
-from streameval.evaluation.costs.sweep import Sweep
-from streameval.evaluation.costs.tables import ids_of_states
+from streameval.evaluation.costs.tables import attribute_states, ids_of
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.intervals import concluded
 from streameval.evaluation.request import LEVEL
@@ -32,9 +30,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.engine import Engine
+    from streameval.evaluation.costs.attributed import Attribution
     from streameval.evaluation.intervals import Estimated
     from streameval.metrics.estimates import Estimate
     from streameval.results import Scalar, Source
+    from streameval.states.protocol import State
 
 
 class Tables:
@@ -233,13 +233,12 @@ class Tables:
         [column] = columns
         if lacking := self._lacking(column):
             raise OptionError(lacking)
-        table, sizes = self._tables(column)
-        clusters, classes = ids_of_states(column, table, sizes)
+        states = self._tables(column)
+        clusters, classes = ids_of(states)
         options = {"metric": metric, "top": top, "aul_threshold": of_column(self._threshold, column)}
         options |= {"examples": None, "examples_per": 0}
-        rows = (sizes if table is None else table).totals().rows
-        result = Attribution(rows, None, None, None, None, {}, options={"cluster": column}, source=self.source)
-        return Sweep(options, self._engine, clusters, classes, None).added(result, table, sizes)
+        facts: dict[str, Any] = {"options": {"cluster": column}, "source": self.source}
+        return attribute_states(self._engine, options, states, clusters, classes, None, **facts)
 
     def attributions(self, top: int = 20) -> tuple[Attribution, ...]:
         """The attributions of all cluster columns that have classes or labels for all rows; see `attribution`."""
@@ -247,20 +246,23 @@ class Tables:
             self.attribution(column, top=top) for column in self._cluster_columns() if not self._lacking(column)
         )
 
-    def _tables(self, column: str) -> tuple[Any, Any]:
-        """The contingency state of a column, and its cluster state if all rows have labels; either may be None."""
-        table, sizes = (self._states.get((family, column)) for family in ("classes", "cluster"))
-        return table, None if sizes is not None and sizes.spec.unlabelled else sizes
+    def _tables(self, column: str) -> dict[str, State]:
+        """The contingency state of a column, and its cluster state if all rows have labels."""
+        states = {family: self._states[family, of] for family, of in self._states if of == column}
+        return {
+            family: states[family]
+            for family in ("classes", "cluster")
+            if family in states and (family == "classes" or not states[family].spec.unlabelled)
+        }
 
     def _lacking(self, column: str) -> str:
         """The reason why a column has no attribution; empty if it has one."""
-        table, sizes = self._tables(column)
-        state = sizes if table is None else table
-        if self._engine is None or state is None:
+        states = self._tables(column)
+        if self._engine is None or not states:
             return (
                 f"nothing can be attributed to {column}: its clusters have neither classes nor the labels of all rows"
             )
-        if state.spec.scope == "partition":
+        if next(iter(states.values())).spec.scope == "partition":
             return "ids belong to their partitions, whose names are with the data: use streameval.attribute"
         return ""
 

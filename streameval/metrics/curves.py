@@ -23,7 +23,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.kernels.ranking import thin
-from streameval.metrics.clusters.lift import Aul
+from streameval.metrics.clusters import Aul
 from streameval.metrics.protocol import NO_ROWS, ONE_CLASS, OUTSIDE, Metric
 from streameval.metrics.scores.calibration.cumulative import Corp, CorpFit
 from streameval.metrics.scores.calibration.reliability import BINS, CalibrationError, ReliabilityBins

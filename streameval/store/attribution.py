@@ -12,11 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
-from streameval.evaluation.costs.attributed import Attribution
-from streameval.evaluation.costs.attribution import of_slices, with_slices
-from streameval.evaluation.costs.run import Run, checked_options
-from streameval.evaluation.costs.sweep import Sweep
-from streameval.evaluation.costs.tables import ids_of_states
+from streameval.evaluation.costs.attribution import Run, checked_options, dropped_rows, of_slices, with_slices
+from streameval.evaluation.costs.tables import attribute_states, ids_of
 from streameval.evaluation.run import check_labels
 from streameval.kinds import of_column
 from streameval.options import recorded
@@ -28,10 +25,10 @@ from streameval.store.nights.partitions import select_entries
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.result import Evaluation
+    from streameval.evaluation.costs.attributed import Attribution
     from streameval.results import Scalar
     from streameval.scan.pieces import Piece
     from streameval.store.context import StoreContext
@@ -39,15 +36,8 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.diagnosis import Finding
 
-_FIXED = (
-    "cluster",
-    "classes",
-    "label",
-    "pos_label",
-    "nulls",
-    "unlabelled",
-    "cluster_scope",
-)  # options that the configuration of the store fixes
+# options that the configuration of the store fixes
+_FIXED = ("cluster", "classes", "label", "pos_label", "nulls", "unlabelled", "cluster_scope")
 _REFUSED = ("changed_from", "where")  # options that a store cannot honour; the errors explain why
 _SLICED = ("score", "by", "ci", "unit")
 ATTRIBUTED = (*_FIXED, *_REFUSED, *_SLICED, "metric", "aul_threshold", "top", "examples", "examples_per")
@@ -60,35 +50,22 @@ def attribute(
     snapshot, configuration = context.begun(as_of)
     entries = select_entries(snapshot.entries, **selection)
     asked = checked_options(_options(configuration, options, data))
-    result = _of_clusters(context, configuration, entries, data, asked) if asked["cluster"] else None
+    result: Attribution | None = None
+    if asked["cluster"]:
+        read = None if data is None else _files(data, asked, context.engine(), configuration, entries)
+        attributed = partial(_attributed, asked=asked, read=read, place=context.location.name)
+        result = context.computed(attributed, Nights(entries, configuration, context.compaction))
     if result is None or asked["by"]:
-        result = _with_slices(result, partial(evaluate, context, as_of, selection), asked)
+        evaluated, sliced = partial(evaluate, context, as_of, selection), of_slices(asked)
+        sliced = {name: sliced[name] for name in ("score", "by", "metrics")}
+
+        def at_level(level: float) -> list[Scalar]:
+            return [one for one in evaluated({**sliced, "ci": level}).results if one.slice is not None]
+
+        result = with_slices(result, evaluated({**sliced, "ci": asked["ci"]}), asked, at_level)
     return replace(
         result, source=store_source("attribute", context.location.name, len(entries), selection, asked, options)
     )
-
-
-def _of_clusters(
-    context: StoreContext, configuration: Configuration, entries: Sequence[Entry], data: Any, asked: Mapping[str, Any]
-) -> Attribution:
-    """The costs of clusters and classes."""
-    read = None if data is None else _files(data, asked, context.engine(), configuration, entries)
-    attributed = partial(_attributed, asked=asked, read=read, place=context.location.name)
-    result: Attribution = context.computed(attributed, Nights(entries, configuration, context.compaction))
-    return result
-
-
-def _with_slices(
-    result: Attribution | None, evaluated: Callable[[Mapping[str, Any]], Evaluation], asked: Mapping[str, Any]
-) -> Attribution:
-    """Add the table of slices; `evaluated` evaluates the selected nights with the given options."""
-    options = {name: of_slices(asked)[name] for name in ("score", "by", "metrics")}
-    evaluation = evaluated({**options, "ci": asked["ci"]})
-
-    def at_level(level: float) -> list[Scalar]:
-        return [one for one in evaluated({**options, "ci": level}).results if one.slice is not None]
-
-    return with_slices(result, evaluation, asked, at_level)
 
 
 def _attributed(nights: Nights, engine: Engine, asked: Mapping[str, Any], read: Run | None, place: str) -> Attribution:
@@ -98,22 +75,23 @@ def _attributed(nights: Nights, engine: Engine, asked: Mapping[str, Any], read: 
     kept = nights.states(engine, **ALL_STATES)
     states = {group: kept[group, of] for group, of in list(kept) if group in wanted and of == asked["cluster"]}
     _check_kept(states, wanted, asked, nights)
-    clusters, classes = ids_of_states(asked["cluster"], states.get("classes"), states.get("cluster"), nights.names)
+    clusters, classes = ids_of(states, nights.names)
     if asked["label"]:
         check_labels(labels_of(nights.entries, nights.configuration.folding.label), place, ())
-    result = Attribution(
-        next(iter(states.values())).totals().rows, None, None, None, None, {},
-        dropped=_dropped(nights, states),
-        skipped=tuple(lost for entry in nights.entries for lost in entry.left_out),
-        options=recorded(asked, "attribute"),
-    )  # fmt: skip
+    requests = nights.configuration.wanted(nights.configuration.request(**ALL_STATES))
+    requests = [r for r in requests if r.group in states and r.spec == states[r.group].spec]
+    counted = [r.family.counted(r, states[r.group]) for r in requests]
     look_up = None
     if read is not None:
         for stored, ids in ((clusters, read.clusters), (classes, read.classes)):
             if stored is not None and ids is not None:
                 stored.text = ids.text
         look_up = replace(read, files=replace(read.files, engine=engine)).look_up()
-    return Sweep(asked, engine, clusters, classes, look_up).added(result, states.get("classes"), states.get("cluster"))
+    return attribute_states(
+        engine, asked, states, clusters, classes, look_up, dropped=dropped_rows(counted),
+        skipped=tuple(lost for entry in nights.entries for lost in entry.left_out),
+        options=recorded(asked, "attribute"),
+    )  # fmt: skip
 
 
 def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) -> dict[str, Any]:
@@ -204,17 +182,6 @@ def _check_kept(states: Mapping[str, Any], wanted: set[str], asked: Mapping[str,
         raise OptionError(
             f"the store does not keep {what}{where}; add it to the store (add), or name the data instead of the store"
         )
-
-
-def _dropped(nights: Nights, states: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Rows left out, by reason."""
-    dropped: dict[str, int] = {}
-    for wanted in nights.configuration.wanted(nights.configuration.request(**ALL_STATES)):
-        state = states.get(wanted.group)
-        if state is not None and wanted.spec == state.spec:
-            for reason, rows in wanted.family.counted(wanted, state).dropped:
-                dropped.setdefault(reason, rows)
-    return tuple((reason, rows) for reason, rows in dropped.items() if rows)
 
 
 def _files(

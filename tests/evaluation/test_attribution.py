@@ -29,9 +29,8 @@ from streameval.errors import (
     OptionError,
     SchemaError,
 )
-from streameval.evaluation.costs.attribution import forecasts
-from streameval.evaluation.costs.run import narrowed
-from streameval.metrics.clusters.attribution import WorstImpure
+from streameval.evaluation.costs.attribution import forecasts, narrowed
+from streameval.metrics.clusters import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute
 from streameval.report.attribution import conclusion
@@ -326,7 +325,7 @@ def test_a_file_that_changes_between_the_scans_is_refused(
         pq.write_table(table_of([("x", "c", True)] * 9), tmp_path / "b.parquet")
         return narrowed(found, wanted)
 
-    monkeypatch.setattr("streameval.evaluation.costs.run.narrowed", first)
+    monkeypatch.setattr("streameval.evaluation.costs.attribution.narrowed", first)
     with pytest.raises(CorruptFileError, match=r"b\.parquet: .*replaced or changed since.*run again"):
         attribute(tmp_path, **asked)
 

@@ -19,8 +19,8 @@ from streameval.states.blocks import BLOCKS, SizeChanges
 from streameval.states.clusters.counts import ClusterCounts, ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency import by_cluster
-from streameval.states.contingency.counts import ContingencySpec, LabelledSpec
 from streameval.states.contingency.by_cluster import ByCluster, summarize_state
+from streameval.states.contingency.counts import ContingencySpec, LabelledSpec
 from streameval.states.grouped.keys import Blocks
 from streameval.states.keyed import hot
 from streameval.states.keyed.ids import id_type

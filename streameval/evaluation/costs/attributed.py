@@ -93,8 +93,7 @@ class Attribution(AsJson):
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables that are not None, by name."""
-        found = {name: getattr(self, name) for name in TABLES}
-        return {name: table for name, table in found.items() if table is not None}
+        return {name: table for name in TABLES if (table := getattr(self, name)) is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as in the command line's JSON; NaN becomes None, a binary id hexadecimal text."""
@@ -158,20 +157,13 @@ class Attribution(AsJson):
 
 def check_target(target: Path) -> None:
     """Raise `OptionError` if a result cannot be written there."""
-    if target.suffix and not target.is_dir():
-        if target.suffix.lower() in (".json", ".html"):
-            if target.parent.is_dir():
-                return
-            msg = f"out={str(target)!r}: its directory does not exist; make it first"
-        else:
-            msg = f"out={str(target)!r} must end in .json or .html, or be a directory for the tables"
-    elif target.exists() and not target.is_dir():
-        msg = f"out={str(target)!r} is a file; name a directory, or a file that ends in .json or .html"
-    elif not target.parent.is_dir():
-        msg = f"out={str(target)!r}: its directory does not exist; make it first"
-    else:
-        return
-    raise OptionError(msg)
+    one_file = bool(target.suffix) and not target.is_dir()
+    if one_file and target.suffix.lower() not in (".json", ".html"):
+        raise OptionError(f"out={str(target)!r} must end in .json or .html, or be a directory for the tables")
+    if not one_file and target.exists() and not target.is_dir():
+        raise OptionError(f"out={str(target)!r} is a file; name a directory, or a file that ends in .json or .html")
+    if not target.parent.is_dir():
+        raise OptionError(f"out={str(target)!r}: its directory does not exist; make it first")
 
 
 def _plain(value: Any) -> Any:

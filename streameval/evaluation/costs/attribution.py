@@ -2,7 +2,7 @@
 
 One pass folds the same states as `evaluate`. One sweep over their cells finds the costliest groups in bounded memory,
 and another one their largest cells. Texts of hashed ids and examples take one more scan of the data, for the groups
-that are shown.
+that are shown; it skips row groups that cannot hold their ids, by statistics.
 
 Slices are ranked by shortfall × rows. The value of a small slice deviates by chance, so slices with fewer than `LEAST`
 effective units of rows, positives or negatives are left out first, and counted; without a unit column each row is a
@@ -19,48 +19,304 @@ parameters. *JASA* 100, 71–81.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property, partial, reduce
 from itertools import chain
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from streameval import scan
 from streameval.engine import start
-from streameval.errors import OptionError
+from streameval.errors import CorruptFileError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation import evaluate, explain
-from streameval.evaluation.costs.run import Run, checked_options
-from streameval.evaluation.files import RUN_OPTIONS
+from streameval.evaluation.costs.attributed import Attribution
+from streameval.evaluation.costs.tables import Ids, attribute_states, not_there
+from streameval.evaluation.families import FAMILIES, MetricRequest
+from streameval.evaluation.files import RUN_OPTIONS, Files
 from streameval.evaluation.intervals import better_end
+from streameval.evaluation.run import check_labels
+from streameval.evaluation.source import source_of
+from streameval.kinds import of_column
 from streameval.metrics.catalogue import entry_of, usual
-from streameval.metrics.contingency.attribution import GAINS
-from streameval.options import command
+from streameval.metrics.contingency.attribution import GAINS, check_gain
+from streameval.options import checked, command, honoured, recorded
 from streameval.results import slice_column
+from streameval.scan import Where
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.labels import LabelSpec
 from streameval.wording import canonical
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from streameval.evaluation.costs.attributed import Attribution
+    from streameval.engine import Engine
+    from streameval.engine.fold import Folded
+    from streameval.evaluation.costs.tables import LookUp, Values
+    from streameval.evaluation.families import Counted
     from streameval.evaluation.files import Forecast
     from streameval.evaluation.result import Evaluation
     from streameval.results import Scalar
+    from streameval.scan import Scan
+    from streameval.states.values import IdColumn, ValuesSpec
+
+
+_MOST = 256  # most ids to test; each is compared with the statistics of every row group
+_DTYPES = {"signed": np.int64, "unsigned": np.uint64}
+
+
+def narrowed(found: Scan, wanted: Iterable[ValuesSpec]) -> Scan:
+    """Prune row groups that hold no row of the wanted ids.
+
+    The scan is unchanged if ids are hashed, are scoped to partitions, or are more than 256.
+
+    Raises
+    ------
+    OptionError
+        If the column's type cannot represent an id.
+    """
+    ids: dict[IdColumn, set[int]] = {}
+    for spec in wanted:
+        first = spec.keys[0]
+        if first.type not in _DTYPES or first.scope != "global":
+            return found
+        ids.setdefault(first, set()).update(spec.wanted[:, 0].view(_DTYPES[first.type]).tolist())
+    if not ids or sum(map(len, ids.values())) > _MOST:
+        return found
+    tests = []
+    for key, several in ids.items():
+        plain = _plain_type(found, key.name)
+        try:
+            tests += [pc.field(key.name) == pa.scalar(one, plain) for one in several]
+        except (pa.ArrowInvalid, OverflowError):  # the type is narrower than that of the column that was counted
+            raise not_there(key.name) from None
+    return scan.prune(found, Where.of(reduce(or_, tests)).bound(found.schema))[0]
+
+
+def _plain_type(found: Scan, column: str) -> pa.DataType:
+    """The type of the values of a column, which may be a dictionary."""
+    kind = found.schema.field(column).type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in plain form; `classes` is set to `changed_from` if that is given.
+
+    Raises
+    ------
+    OptionError
+        If an option is invalid, conflicts with another, has no effect, or nothing is named to attribute.
+    """
+    columns = ("cluster", "classes", "changed_from", "label", "by")
+    given = {**given, **{name: honoured("attribute")[name].kind.check(name, given.get(name)) for name in columns}}
+    classes, earlier = given.get("classes"), given.get("changed_from")
+    if classes and earlier:
+        raise OptionError(
+            "classes and changed_from exclude each other: compare with one column at a time", "classes", "changed_from"
+        )
+    compared = {**given, "classes": classes or earlier}
+    paired, labelled = bool(compared["classes"]), bool(given.get("label"))
+    if not (given.get("cluster") and (paired or labelled)) and not given.get("by"):
+        raise OptionError(
+            "nothing to attribute: merges and splits need a cluster column (--cluster) with classes or an earlier "
+            "clustering (--classes, --changed-from), impure clusters need it with a label (--label), slices need a "
+            "score and a slicing column (--score, --by)"
+        )
+    if paired and not given.get("cluster"):
+        raise OptionError(
+            "classes and changed_from would change nothing without a cluster column: name one (--cluster)", "cluster"
+        )
+    options = checked(compared, "attribute")
+    metric, sliced = options["metric"], bool(options["by"])
+    if metric is not None and not sliced and not paired:
+        raise OptionError(
+            "metric would change nothing without classes or slices: name a column (--classes, --changed-from, --by)",
+            "metric",
+        )
+    if metric is not None and not sliced:
+        check_gain(str(metric))
+    return options
+
+
+@dataclass(frozen=True)
+class Run:
+    """A planned run.
+
+    Attributes
+    ----------
+    data : as given by the user
+    options : see `checked_options`
+    files : the data, after pruning by the filter
+    filtered : text of the filter; empty without one
+    """
+
+    data: Any
+    options: Mapping[str, Any]
+    files: Files
+    filtered: str = ""
+
+    @classmethod
+    def of(cls, data: Any, options: Mapping[str, Any], engine: Engine) -> Run:
+        """Plan a run.
+
+        Parameters
+        ----------
+        data : see `streameval.evaluate`
+        options : see `checked_options`
+        engine : where to run
+
+        Raises
+        ------
+        DataError
+            If an input or a column is missing or has a type that cannot be used.
+        OptionError
+            If the data do not support an option.
+        """
+        cluster, classes, label, examples = (options[name] for name in ("cluster", "classes", "label", "examples"))
+        where = None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"]))
+        folded = dict.fromkeys(name for name in (label, cluster, classes, *(where.columns if where else ())) if name)
+        found = scan.plan(
+            data,
+            list(dict.fromkeys((*folded, *([examples] if examples else [])))),
+            on_error=options["on_error"],
+            delta_version=options["delta_version"],
+            threads=engine.budget.threads,
+            compute=engine.compute,
+        )
+        labels = LabelSpec(label, options["pos_label"], options["unlabelled"]) if label else None
+        files = Files.of(engine, found, labels, where, skip=options["on_error"] == "skip")
+        if examples:
+            _check_examples(files.scan, examples)
+        if options["cluster_scope"] == "partition" and not all(piece.partition for piece in files.scan.pieces):
+            raise OptionError(
+                "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
+            )
+        schema = pa.schema([files.scan.schema.field(name) for name in folded])
+        run = cls(data, options, replace(files, plan=replace(files.plan, schema=schema)), where.text if where else "")
+        return replace(run, files=run.files.folding(run.requests))
+
+    @cached_property
+    def clusters(self) -> Ids:
+        """The ids of clusters."""
+        return self._ids(self.options["cluster"], self.options["cluster_scope"])
+
+    @cached_property
+    def classes(self) -> Ids | None:
+        """The ids of classes; None without classes."""
+        return self._ids(self.options["classes"]) if self.options["classes"] else None
+
+    def _ids(self, column: str, scope: str = "global") -> Ids:
+        try:
+            return Ids.of(self.files.scan, column, scope)
+        except SchemaError as error:
+            raise SchemaError(f"{self.files.names[0]}: {error}") from None
+
+    @property
+    def requests(self) -> list[MetricRequest]:
+        """The states to fold: a contingency table if there are classes, cluster sizes if there are labels."""
+        one, scope = self.clusters.column, self.options["cluster_scope"]
+        policies = scope, of_column(self.options["nulls"], self.options["cluster"])
+        specs: dict[str, ContingencySpec | ClusterSpec] = {}
+        if self.classes is not None:
+            other = self.classes.column
+            specs["classes"] = ContingencySpec(other.name, one.name, other.type, one.type, *policies)
+        if self.options["label"]:
+            specs["cluster"] = ClusterSpec(one.name, one.type, *policies)
+        return [MetricRequest(FAMILIES[name], one.name, spec, ()) for name, spec in specs.items()]
+
+    def finish(self) -> Attribution:
+        """Read the data and compute the tables."""
+        files, label = self.files, self.files.plan.label
+        folded = files.fold()
+        self._check(folded)
+        options = dict(self.options) | ({"classes": None} if self.options["changed_from"] else {})  # as given
+        states = {request.family.name: folded.states[request.spec] for request in self.requests}
+        counted = [request.family.counted(request, folded.states[request.spec]) for request in self.requests]
+        return attribute_states(
+            files.engine, self.options, states, self.clusters, self.classes, self.look_up(folded.skipped),
+            dropped=dropped_rows(counted, () if label is None else [("null label", folded.states[label].null)]),
+            skipped=folded.skipped, options=recorded(options, "attribute"),
+            source=source_of(self.data, files.scan.pieces, options, "attribute"),
+        )  # fmt: skip
+
+    def look_up(self, skipped: Sequence[tuple[str, str]] = ()) -> LookUp | None:
+        """A function that reads values from the data; None if the data are a reader, which can be read only once.
+
+        Parameters
+        ----------
+        skipped : (file, reason) of files that were not counted
+
+        Raises
+        ------
+        OptionError
+            If examples were requested from a reader.
+        """
+        if self.files.scan.splittable:
+            return partial(self._looked_up, dict(skipped))
+        if self.options["examples"]:
+            raise OptionError(
+                "examples read the data twice, and a reader can be read only once: name files or a table", "examples"
+            )
+        return None
+
+    def _looked_up(self, skipped: Mapping[str, str], wanted: Mapping[str, ValuesSpec]) -> Values:
+        """The values of a few groups, from one more scan.
+
+        Raises
+        ------
+        CorruptFileError
+            If a file that was counted cannot be read again.
+        """
+        files = self.files
+        found = narrowed(files.scan, wanted.values())
+        plan = replace(files.plan, schema=files.scan.schema, specs=tuple(dict.fromkeys(wanted.values())))
+        folded = files.engine.read(found.pieces, found.rows, plan)
+        for name, why in folded.skipped:
+            if name not in skipped:
+                raise CorruptFileError(f"{name}: its rows were counted, and cannot be read again: {why}; run again")
+        return {name: folded.states[spec].lists() for name, spec in wanted.items()}
+
+    def _check(self, folded: Folded) -> None:
+        """Raise if the labels cannot be evaluated, or no row is in a cluster."""
+        names, label, skipped = self.files.names, self.files.plan.label, folded.skipped
+        where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
+        if label is not None:
+            self.files.check_found(folded)
+            check_labels(folded.states[label], where, skipped, self.filtered)
+        if not any(folded.states[spec].totals().rows for spec in self.files.plan.specs):
+            reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+            msg = f"{where}: there are no rows in clusters{reason}"
+            if self.filtered:
+                msg = f"{where}: no row in a cluster meets where: {self.filtered}"
+            raise MissingInputError(msg)
+
+
+def dropped_rows(counted: Iterable[Counted], more: Iterable[tuple[str, int]] = ()) -> tuple[tuple[str, int], ...]:
+    """Rows left out, by reason; the states of a column leave out the same rows for the same reason."""
+    rows = dict(more)
+    for reason, n in (pair for one in counted for pair in one.dropped):
+        rows.setdefault(reason, n)
+    return tuple((reason, n) for reason, n in rows.items() if n)
+
+
+def _check_examples(found: Scan, column: str) -> None:
+    """Raise `SchemaError` if the values of a column cannot be shown."""
+    plain = _plain_type(found, column)
+    binary = pa.types.is_binary(plain) or pa.types.is_large_binary(plain) or pa.types.is_fixed_size_binary(plain)
+    if binary or pa.types.is_nested(plain) or pa.types.is_null(plain):
+        raise SchemaError(
+            f"{found.pieces[0].name}: examples column {column!r} has type {plain}; "
+            "examples are texts, numbers, booleans or times: cast it"
+        )
 
 
 LEAST = 20  # least number of effective units of a slice
-_SHARED = (
-    "ci",
-    "unit",
-    "where",
-    "memory",
-    "spill",
-    "on_error",
-    "delta_version",
-    "threads",
-    "client",
-    "scheduler_timeout",
-    "progress",
-)
+_SHARED = ("ci", "unit", "where", "on_error", "delta_version", *RUN_OPTIONS)  # options of slices and of clusters
 
 
 def of_slices(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,12 +364,16 @@ def with_slices(
     OptionError
         If the metric has no better end, or names several metrics.
     """
-    from streameval.evaluation.costs.attributed import Attribution
-
     metric = _metric(given)
-    whole, slices = _split(found.results, metric)
+    names = {result.metric for result in found.results}
+    if len(names) != 1:
+        raise OptionError(
+            f"metric={metric!r} names {len(names)} metrics of a score; slices are ranked by one", "metric"
+        )
+    slices = [one for one in found.results if one.slice is not None]
+    whole = next(one for one in found.results if one.slice is None)
     sign = -1 if better_end(whole.metric) == "lower" else 1
-    fit = [i for i, one in enumerate(slices) if _fits(one)]
+    fit = [i for i, one in enumerate(slices) if _units(one) >= LEAST and not math.isnan(one.value)]
     short = [(sign * (whole.value - slices[i].value), i) for i in fit]
     worst = sorted((each for each in short if each[0] > 0), key=lambda each: -each[0] * slices[each[1]].rows)
     worst = worst[: given["top"]]
@@ -136,21 +396,6 @@ def with_slices(
     return replace(base, slices=shown, totals=base.totals | totals, slice_metric=metric)
 
 
-def _split(results: Sequence[Scalar], metric: str) -> tuple[Scalar, list[Scalar]]:
-    """Split the results into that of all rows and those of slices."""
-    named = {result.metric for result in results}
-    if len(named) != 1:
-        raise OptionError(
-            f"metric={metric!r} names {len(named)} metrics of a score; slices are ranked by one", "metric"
-        )
-    return next(r for r in results if r.slice is None), [r for r in results if r.slice is not None]
-
-
-def _fits(one: Scalar) -> bool:
-    """Whether a slice has a value, and enough units to be ranked."""
-    return _units(one) >= LEAST and not math.isnan(one.value)
-
-
 def _units(one: Scalar) -> float:
     """The effective number of units of a slice; without units, the smaller class."""
     if one.effective_units is not None:
@@ -169,16 +414,10 @@ def _table(worst: Sequence[tuple[float, Scalar]], slicings: Sequence[tuple[str, 
     several = len(slicings) > 1
     table = {"by": pa.array([",".join(one.slice or ()) for _, one in worst], pa.string())} if several else {}
     table |= {name: slice_column([(one.slice or {}).get(name) for _, one in worst]) for name in columns}
-    return pa.table(
-        {
-            **table,
-            "rows": pa.array([one.rows for _, one in worst], pa.int64()),
-            "value": pa.array([one.value for _, one in worst], pa.float64()),
-            "ci_lower": pa.array([one.ci_lower for _, one in worst], pa.float64()),
-            "ci_upper": pa.array([one.ci_upper for _, one in worst], pa.float64()),
-            "shortfall": pa.array([short for short, _ in worst], pa.float64()),
-        }
-    )
+    table["rows"] = pa.array([one.rows for _, one in worst], pa.int64())
+    for name in ("value", "ci_lower", "ci_upper"):
+        table[name] = pa.array([getattr(one, name) for _, one in worst], pa.float64())
+    return pa.table(table | {"shortfall": pa.array([short for short, _ in worst], pa.float64())})
 
 
 def forecasts(data: Any, **given: Any) -> list[Forecast]:
@@ -190,13 +429,13 @@ def forecasts(data: Any, **given: Any) -> list[Forecast]:
         What `attribute` raises before it reads the data.
     """
     options = checked_options(given)
-    found = []
+    passes = []
     if given.get("cluster") and (options["classes"] or given.get("label")):
         engine = start(**{name: given[name] for name in RUN_OPTIONS if name in given})
-        found.append(Run.of(data, options, engine).files.forecast())
+        passes.append(Run.of(data, options, engine).files.forecast())
     if options["by"]:
-        found.append(explain(data, **of_slices(options)))
-    return found
+        passes.append(explain(data, **of_slices(options)))
+    return passes
 
 
 def attribute(
@@ -294,19 +533,17 @@ def attribute(
     given = dict(locals())  # every argument by name
     del given["data"]
     options = checked_options({name: value for name, value in given.items() if name != "progress"})
-    run = {name: given[name] for name in RUN_OPTIONS}
-    clustered = given["cluster"] and (options["classes"] or given["label"])
-    found = None
-    if clustered:
+    run, result = {name: given[name] for name in RUN_OPTIONS}, None
+    if given["cluster"] and (options["classes"] or given["label"]):
         engine = start(**run)
         with engine.progress:
-            found = Run.of(data, options, engine).finish()
-    if found is not None and not options["by"]:
-        return found
+            result = Run.of(data, options, engine).finish()
+        if not options["by"]:
+            return result
     sliced = evaluate(data, **of_slices({**options, **run}))
-    made = with_slices(
-        found, sliced, options, lambda level: [one.own.scalar_with(level) for one in sliced.slice_estimates]
+    result = with_slices(
+        result, sliced, options, lambda level: [one.own.scalar_with(level) for one in sliced.slice_estimates]
     )
     asked = {**options, "classes": given["classes"]}  # undo `checked_options`, which moves changed_from to classes
-    told = command("attribute", made.source.data, asked) if made.source.command else ""
-    return replace(made, source=replace(made.source, command=told))
+    repeat = command("attribute", result.source.data, asked) if result.source.command else ""
+    return replace(result, source=replace(result.source, command=repeat))

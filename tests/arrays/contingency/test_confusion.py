@@ -191,7 +191,7 @@ def test_values_are_within_their_range(rows: list[list[int]]) -> None:
     for metric in clustering_metrics(NAMES):
         value = metric.compute(summary)
         slack = 1e-9 * max(1.0, abs(value)) if math.isfinite(value) else 0
-        assert math.isnan(value) or metric.low - slack <= value <= metric.high + slack, metric.name
+        assert math.isnan(value) or metric.measure.low - slack <= value <= metric.measure.high + slack, metric.name
 
 
 def test_methods_keep_their_signature_and_docstring() -> None:

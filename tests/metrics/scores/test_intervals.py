@@ -22,7 +22,7 @@ from streameval.kernels import histogram as grid
 from streameval.kernels.histogram import edges
 from streameval.kernels.ranking import exact_parts
 from streameval.metrics.catalogue import entries
-from streameval.metrics.clusters.lift import aul, size_roc_auc
+from streameval.metrics.clusters import aul, size_roc_auc
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.ranking import KolmogorovSmirnov, MaxInformedness, RocAuc
 from streameval.metrics.scores.sums import deepest
