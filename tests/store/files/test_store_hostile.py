@@ -24,6 +24,7 @@ from streameval.cli import main
 from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError
 from streameval.results import Scalar
 from streameval.scan.files.uris import Uri
+from streameval.store.files.delta import data_files
 from streameval.store.files.entries import SCHEMA, Entry
 from streameval.store.files.location import Location
 from streameval.store.files.published import PublishedFiles, seal, unseal
@@ -130,23 +131,24 @@ def test_every_file_of_the_cache_is_made_again(tmp_path, damage):
     whole, facts = Location.of(str(tmp_path / "whole")), ("evaluation", "night", "score")
     for i in range(11):
         cache = ResultCache(whole)
-        cache.find([f"key {j}" for j in range(i)])
+        for j in range(i):
+            cache.find(f"key {j}")
         cache.add(*facts, f"key {i}", [Scalar.certain("roc_auc", i / 16)])
         cache.write(0, set())
     files = sorted(path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*") if path.is_file())
     assert any(".checkpoint." in path.name for path in files)
-    named = {file.name for file in files if len(file.parts) > 1} | set(ResultCache(whole)._files)
+    named = {file.name for file in files if len(file.parts) > 1} | set(data_files(ResultCache(whole)._table))
     for file in [file for file in files if file.name in named]:
         copy = tmp_path / "copy"
         shutil.copytree(tmp_path / "whole", copy)
         DAMAGES[damage](copy / file)
         cache = ResultCache(Location.of(str(copy)))
-        for key, [result] in cache.find(["key 3", "key 10"]).items():
-            assert f"key {result.value * 16:.0f}" == key
+        for key in ("key 3", "key 10"):
+            assert all(f"key {result.value * 16:.0f}" == key for result in cache.find(key))
         cache.add(*facts, "new", [Scalar.certain("roc_auc", 1.0)])
         cache.write(0, set())
         again = ResultCache(Location.of(str(copy)))
-        assert (list(again.find(["new"])), again.current) == (["new"], True), file
+        assert ([result.value for result in again.find("new")], again.current) == ([1.0], True), file
         shutil.rmtree(copy)
 
 
