@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from streameval.states.keyed.grouping import LabelledWords
 from streameval.states.keyed.layout import fixed_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from streameval.budget import Budget
     from streameval.states.keyed.counts import KeyedCounts
@@ -82,16 +82,6 @@ class BlockedClusters(TaggedGroups):
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals of clusters that can be finalized independently; the first one includes the null ids."""
         return self.keyed.intervals() or [(0, 0)]
-
-    def parts(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[tuple[int, Any]]:
-        """Each block with the inner state of its rows in the clusters of a shard, or of all shards."""
-        here = self
-        if shard is not None:
-            facts = self.table.facts * (shard == self.shards()[0])
-            rows, table = {"keyed": self.keyed.range(*shard)}, replace(self.table, facts=facts)
-            here = replace(self, tagged=rows, table=table)
-        groups = here.groups()
-        yield from zip(groups, here.several(groups, budget), strict=True)
 
     def by_block(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
         """The size table of a shard, and its changes without each block."""

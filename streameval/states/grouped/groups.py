@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
-_CHUNK = 64  # groups of a shard
-
 
 @dataclass(frozen=True, eq=False)
 class Grouped(Small):
@@ -110,16 +108,6 @@ class Grouped(Small):
     def _totals(self) -> Totals:
         totals: Totals = self.total().totals()
         return totals
-
-    def shards(self, budget: Budget | None = None) -> list[tuple[int, int]]:
-        """Intervals of indices into `groups`."""
-        count = len(self.named)
-        return [(a, min(a + _CHUNK, count)) for a in range(0, count, _CHUNK)]
-
-    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[tuple[Group, Any]]:
-        """Each group of a shard, or of all shards, with its inner state."""
-        groups = self.groups()[slice(*shard or (None,))]
-        yield from zip(groups, self.several(groups, budget), strict=True)
 
     def header(self) -> dict[str, Any]:
         """The inner spec and the key."""

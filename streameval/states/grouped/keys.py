@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,33 +64,6 @@ class Split:
         """The group of each row as an index into `names`: an int64 array of shape (n,)."""
         found: Array = recoded_rows(self.raw, self.places)
         return found
-
-
-class Key(Protocol):
-    """Divides rows into groups; frozen and hashable."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns to read."""
-
-    def split(self, batch: Batch) -> Split:
-        """The group of each row."""
-
-    def group(self, name: bytes) -> Group:
-        """The group with a name, in the form of `Grouped.groups`; raises `ValueError` if it is not a group's name."""
-
-    def fields(self) -> dict[str, Any]:
-        """The key as plain JSON values, which `read_key` reads."""
-
-    def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
-        """Raise `OptionError` if there are too many groups.
-
-        Parameters
-        ----------
-        found : number of groups
-        names : returns the names of the groups, for the message
-        more : whether there may be further groups
-        """
 
 
 @dataclass(frozen=True)
@@ -156,7 +129,14 @@ class By:
         return {"by": list(self.columns)}
 
     def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
-        """Raise `OptionError` if there are too many groups; see `Key`."""
+        """Raise `OptionError` if there are too many groups.
+
+        Parameters
+        ----------
+        found : number of groups
+        names : returns the names of the groups, for the message
+        more : whether there may be further groups
+        """
         if self.most is not None and found > self.most:
             slices = f"{plural(found, 'slice')}{' or more' * more}{self._most_values(names())}"
             raise OptionError(
@@ -256,6 +236,9 @@ class Blocks:
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values."""
         return {"unit": self.unit, "count": self.count}
+
+
+Key = By | Blocks  # divides rows into groups; frozen and hashable
 
 
 def read_key(fields: dict[str, Any]) -> Key:

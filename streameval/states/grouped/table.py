@@ -157,11 +157,6 @@ class TableBuilder:
         self._tables: list[GroupTable] = []
         self._last = pa.array([], pa.large_binary())  # names of the previous batch, often equal to those of the next
 
-    @property
-    def known(self) -> int:
-        """Lower bound for the number of groups so far."""
-        return max(map(len, self._tables), default=0)
-
     def add(self, names: pa.Array, facts: Array, errors: Array | None = None) -> None:
         """Add the facts of some groups, as `GroupTable.of` takes them."""
         if not facts.any() and names.equals(self._last):

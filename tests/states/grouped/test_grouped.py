@@ -80,9 +80,7 @@ def test_groups_are_states_of_their_rows(subject: Subject) -> None:
                 assert not difference(only, inner.fold(table.filter(pa.array(here))))
                 assert not difference(others, inner.fold(table.filter(pa.array(~here))))
                 assert not difference(others.merge(only), total)
-            parts = [part for shard in grouped.shards() for part in grouped.parts(shard)]
-            assert list(dict.fromkeys(group for group, _ in parts)) == list(grouped.groups())
-            states = [state for _, state in parts]
+            states = grouped.several(grouped.groups())
             assert not difference(reduce(lambda a, b: a.merge(b), states, inner.spec.empty()), total)
 
     check()

@@ -33,7 +33,7 @@ from streameval.metrics.estimates import FINER
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.sampling.cut_bins import CutBins, GroupsNear, rows_of_bins, window
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
-from streameval.metrics.scores.sampling.measure import measure_of
+from streameval.metrics.scores.sampling.measure import Measure
 from streameval.metrics.scores.sampling.rankings import Ranking, rankings_without
 from streameval.metrics.units import Sizes, class_counts
 from streameval.states.protocol import Small
@@ -104,13 +104,14 @@ class Pieces(Small):
     def _totals(self) -> Totals:
         most = self.cuts.most
         rows = [side * most for side in self.sums]
-        return measure_of(self.spec).totals(rows, self.weights.sum(axis=0) * most, self.nan_weights)
+        return Measure(self.spec.weighted).totals(rows, self.weights.sum(axis=0) * most, self.nan_weights)
 
     def parts(self, shard: Any = None, budget: Any = None) -> Iterator[ScorePart]:
         """One: all groups that have rows."""
-        measure = measure_of(self.spec)
-        rows, weights = measure.cut(self._cut, self.counts, self.weights, self.moved)
-        yield measure.part(rows, weights, self.totals(), self._ends, self.spec)
+        weighted = self.spec.weighted
+        n, p = self._cut(self.counts, np.zeros((0, 2), np.int64) if weighted else self.moved)
+        weights = self._cut(self.weights, self.moved) if weighted else ()
+        yield Measure(weighted).part([n + p] if weighted else [n, p], weights, self.totals(), self._ends, self.spec)
 
     def _cut(self, measure: Array, moved: Array) -> tuple[Array, Array]:
         """Negatives and positives of each group, in a measure of the bins."""
@@ -171,7 +172,7 @@ class BlockReplicates:
 
     @property
     def _single(self) -> bool:
-        return self.unit == "row" and measure_of(self.state.spec).equal
+        return self.unit == "row" and not self.state.spec.weighted
 
     def merged(self, count: int) -> BlockReplicates:
         """The same rows in fewer blocks."""
@@ -193,7 +194,7 @@ class BlockReplicates:
         None where rows have weights, or thresholds decide.
         """
         state = self.state
-        if self.cut is not None or not measure_of(state.spec).equal:
+        if self.cut is not None or state.spec.weighted:
             return None
         left = np.array([*blocks, state.spec.count], np.int64)
         missing = self._missing(state.nan_rows, left), self._missing(state.nan_weights, left)
@@ -328,17 +329,16 @@ class BlockReplicates:
     def _pieces(self, first: int) -> Pieces:
         """The rows of all blocks except those merged with a block; all rows where ties move."""
         state, cuts, left = self.state, self._cuts, slice(first, None, self.count)
-        measure = measure_of(state.spec)
         rows, weights, nan_rows, nan_weights = state.whole
-        whole = measure.of(rows, weights)
+        whole, weighted = state.whole_measure, state.spec.weighted
         if self.moved:
-            tied = tied_rows(whole, measure.of(*self._tables), first, self.count, cuts.pieces, cuts.most, self.moved)
+            tied = tied_rows(whole, self._tables[weighted], first, self.count, cuts.pieces, cuts.most, self.moved)
             moved = tied.astype(whole.dtype)
             moved[list(self.still)] = 0
             nan_rows, nan_weights = nan_rows * cuts.most, nan_weights * cuts.most
             return Pieces(state.spec, cuts, rows, self._sums, weights, nan_rows, nan_weights, moved)
         counts, *sums = left_counts(rows, self._tables[0], first, self.count)
-        weights = measure.left(weights, self._tables[1], counts, first, self.count)
+        weights = Measure(weighted).left(weights, self._tables[1], counts, first, self.count)
         if nan_rows.any():
             nan_rows = (nan_rows - state.nan_rows[left].sum(axis=0)) * cuts.most
             nan_weights = np.maximum(nan_weights - state.nan_weights[left].sum(axis=0), 0.0) * cuts.most

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from streameval.kernels.blocks.grid import codes, scores_of
-from streameval.kernels.blocks.pieces import dealt_counts, left_counts
+from streameval.kernels.blocks.pieces import dealt_counts, dealt_weights, left_counts
 from streameval.metrics.protocol import Metric
-from streameval.metrics.scores.sampling.measure import measure_of, within
+from streameval.metrics.scores.sampling.measure import Measure, within
 from streameval.states.protocol import Small
 from streameval.states.scores.parts import known
 
@@ -172,12 +172,12 @@ class CutBins(NamedTuple):
     @classmethod
     def of(cls, state: BlockCounts, groups: NearGroups, near: Array) -> CutBins:
         """Cut bins at groups of scores; a bin whose groups do not add up to its counts is cut evenly."""
-        measure = measure_of(state.spec)
+        measure = Measure(state.spec.weighted)
         whole = measure.sides(state.whole[0])
         at = np.minimum(np.searchsorted(state.prefixes, groups.prefixes), near.size - 1)
         there = state.prefixes[at] == groups.prefixes  # of a histogram, one bin may reach into another here
         groups, at = NearGroups(*(column[there] for column in groups)), at[there]
-        rows = measure.near(groups.rows, groups.measure)
+        rows = groups.rows[:, None] if measure.weighted else groups.measure
         sums = np.zeros_like(whole)
         np.add.at(sums, at, rows)
         cut = near & (sums == whole).all(axis=1)
@@ -203,7 +203,7 @@ class CutBins(NamedTuple):
 
         `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2).
         """
-        left, measure = slice(first, None, count), measure_of(state.spec)
+        left, measure = slice(first, None, count), Measure(state.spec.weighted)
         whole, weights, nan_rows, nan_weights = state.whole
         counts, *sums = left_counts(whole, tables[0], first, count)
         signs = np.array([moved * (1 - 2 * (first >> side & 1)) for side in range(2)])
@@ -211,7 +211,10 @@ class CutBins(NamedTuple):
         rows, kept = np.empty(self.upto.T.shape, np.int64), np.empty(self.bins.size, np.int64)
         kept = kept[: dealt_counts(self.bins, self.upto, *dealt, signs, rows, kept)]
         remaining = measure.left(weights, tables[1], counts, first, count)
-        weights = measure.dealt(self.bins, self.weights, weights, remaining, whole - counts, signs)
+        if measure.weighted:
+            weights = dealt_weights(self.bins, self.weights, weights, remaining, whole - counts, signs)
+        else:
+            weights = self.weights
         kept, rows, weights = measure.kept(kept, rows[:, : kept.size], weights)
         if nan_rows.any():
             nan_rows = nan_rows - state.nan_rows[left].sum(axis=0)
@@ -247,8 +250,8 @@ class CutRows(Small):
 
     @cached_property
     def _totals(self) -> Totals:
-        return measure_of(self.spec).totals(self.sums, self.weights.sum(axis=0), self.nan_weights)
+        return Measure(self.spec.weighted).totals(self.sums, self.weights.sum(axis=0), self.nan_weights)
 
     def parts(self, shard: Any = None, budget: Any = None) -> Iterator[ScorePart]:
         """One: all groups."""
-        yield measure_of(self.spec).part(self.rows, self.weights.T, self.totals(), known(self.scores), self.spec)
+        yield Measure(self.spec.weighted).part(self.rows, self.weights.T, self.totals(), known(self.scores), self.spec)

@@ -1,16 +1,12 @@
-"""The measure of rows in replicates: their number, or their weight.
-
-Numbers are distributed over groups by label, and so are weights. The rows that carry weights are distributed without
-regard to label, because metrics use only their total number.
-"""
+"""The measure of rows in replicates: their number, or their weight."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.blocks.pieces import dealt_weights, left_weights
+from streameval.kernels.blocks.pieces import left_weights
 from streameval.states.protocol import Totals
 from streameval.states.scores.parts import ScorePart
 from streameval.states.scores.weights import unit_of
@@ -23,29 +19,28 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 
-class Measure:
-    """The measure of the rows of block counts: every row counts one.
+class Measure(NamedTuple):
+    """The measure of the rows of block counts: every row counts one, or its weight.
 
-    Arrays named `rows` are int64, those named `weights` float64, both by label; without weights, `weights` are empty.
+    Numbers are distributed over groups by label, and so are weights. The rows that carry weights are distributed
+    without regard to label, because metrics use only their total number. Arrays named `rows` are int64, those named
+    `weights` float64, both by label; without weights, `weights` are empty.
 
     Attributes
     ----------
-    equal : whether all rows measure the same
+    weighted : whether rows have weights
+
+    Examples
+    --------
+    >>> Measure(False).sides(np.array([[1, 2]])).tolist(), Measure(True).sides(np.array([[1, 2]])).tolist()
+    ([[1, 2]], [[3]])
     """
 
-    equal = True
-
-    def of(self, rows: Array, weights: Array) -> Array:
-        """The measure of bins that have these rows and weights."""
-        return rows
+    weighted: bool
 
     def sides(self, rows: Array) -> Array:
         """Rows as they are distributed: int64 array of shape (n, n_sides)."""
-        return rows
-
-    def near(self, rows: Array, measure: Array) -> Array:
-        """The rows of groups, as they are distributed."""
-        return measure
+        return rows.sum(axis=1, keepdims=True) if self.weighted else rows
 
     def down_to(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
         """Weights of each bin down to each sub-bin.
@@ -58,7 +53,10 @@ class Measure:
         weights : those of all bins
         alone, spread : bins that are one sub-bin, and the bin of each equal part
         """
-        return weights
+        if not self.weighted:
+            return weights
+        parts = np.bincount(spread, minlength=len(weights))[spread][:, None]  # of the bin of each
+        return within(bins, np.concatenate([groups, weights[alone], weights[spread] / parts])[order])
 
     def left(self, weights: Array, table: Array, rows: Array, first: int, count: int) -> Array:
         """Weights of the bins without some blocks.
@@ -69,34 +67,26 @@ class Measure:
         rows : the rows that are left
         first, count : the first block and their distance
         """
-        return weights
-
-    def dealt(self, bins: Array, upto: Array, whole: Array, left: Array, gone: Array, moved: Array) -> Array:
-        """Weights of sub-bins without some blocks.
-
-        Parameters
-        ----------
-        bins, upto : the bin of each sub-bin, and its weights down to the sub-bin
-        whole, left : weights of the bins, and those without the blocks
-        gone : rows of the blocks
-        moved : how far rows are displaced, by label
-        """
-        return upto
+        left: Array = left_weights(weights, table, rows, first, count) if self.weighted else weights
+        return left
 
     def kept(self, sub_bins: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
         """The sub-bins that have rows or weights left, with both; given are those with rows, and weights of all."""
-        return sub_bins, rows, weights
+        if not self.weighted:
+            return sub_bins, rows, weights
+        every = np.zeros((1, len(weights)), np.int64)
+        every[:, sub_bins] = rows
+        there = np.flatnonzero(every[0] | weights.any(axis=1))
+        return there, every[:, there], weights[there]
 
     def totals(self, rows: Sequence[int], weights: Array, nan_weights: Array) -> Totals:
         """Totals of both classes; the unit of weights leaves room for those of missing scores."""
         neg, pos = rows
-        return Totals(neg, pos, float(neg), float(pos))
-
-    def cut(
-        self, cut: Callable[[Array, Array], Sequence[Array]], rows: Array, weights: Array, moved: Array
-    ) -> tuple[Sequence[Array], Sequence[Array]]:
-        """Rows and weights of the pieces of bins; `moved` changes their measure."""
-        return cut(rows, moved), ()
+        if not self.weighted:
+            return Totals(neg, pos, float(neg), float(pos))
+        unit = unit_of(float(weights.sum() + nan_weights.sum()))
+        n, p = np.ldexp(weights, -unit).tolist()
+        return Totals(neg, pos, n, p, weighted=True, unit=unit)
 
     def part(
         self,
@@ -107,77 +97,11 @@ class Measure:
         spec: BlockSpec,
     ) -> ScorePart:
         """The groups as metrics see them, all in one part."""
-        return ScorePart(rows[0], rows[1], Totals(0, 0, 0.0, 0.0), total, ends, type=spec.type)
-
-
-class _Weights(Measure):
-    """Every row counts its weight."""
-
-    equal = False
-
-    def of(self, rows: Array, weights: Array) -> Array:
-        return weights
-
-    def sides(self, rows: Array) -> Array:
-        found: Array = rows.sum(axis=1, keepdims=True)
-        return found
-
-    def near(self, rows: Array, measure: Array) -> Array:
-        return rows[:, None]
-
-    def down_to(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
-        parts = np.bincount(spread, minlength=len(weights))[spread][:, None]  # of the bin of each
-        return within(bins, np.concatenate([groups, weights[alone], weights[spread] / parts])[order])
-
-    def left(self, weights: Array, table: Array, rows: Array, first: int, count: int) -> Array:
-        found: Array = left_weights(weights, table, rows, first, count)
-        return found
-
-    def dealt(self, bins: Array, upto: Array, whole: Array, left: Array, gone: Array, moved: Array) -> Array:
-        found: Array = dealt_weights(bins, upto, whole, left, gone, moved)
-        return found
-
-    def kept(self, sub_bins: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
-        every = np.zeros((1, len(weights)), np.int64)
-        every[:, sub_bins] = rows
-        there = np.flatnonzero(every[0] | weights.any(axis=1))
-        return there, every[:, there], weights[there]
-
-    def totals(self, rows: Sequence[int], weights: Array, nan_weights: Array) -> Totals:
-        neg, pos = rows
-        unit = unit_of(float(weights.sum() + nan_weights.sum()))
-        n, p = np.ldexp(weights, -unit).tolist()
-        return Totals(neg, pos, n, p, weighted=True, unit=unit)
-
-    def cut(
-        self, cut: Callable[[Array, Array], Sequence[Array]], rows: Array, weights: Array, moved: Array
-    ) -> tuple[Sequence[Array], Sequence[Array]]:
-        n, p = cut(rows, np.zeros((0, 2), np.int64))
-        return (n + p,), cut(weights, moved)
-
-    def part(
-        self,
-        rows: Array | Sequence[Array],
-        weights: Array | Sequence[Array],
-        total: Totals,
-        ends: Callable[[Array | slice], Ends],
-        spec: BlockSpec,
-    ) -> ScorePart:
+        if not self.weighted:
+            return ScorePart(rows[0], rows[1], Totals(0, 0, 0.0, 0.0), total, ends, type=spec.type)
         neg, pos = (np.ldexp(side, -total.unit) for side in weights)
         none = Totals(0, 0, 0.0, 0.0, weighted=True)
         return ScorePart(neg, pos, none, total, ends, counts=rows[0], type=spec.type)
-
-
-def measure_of(spec: BlockSpec) -> Measure:
-    """The measure of the rows of a state.
-
-    Examples
-    --------
-    >>> from streameval.states.scores.blocks import BlockSpec
-    >>> measure_of(BlockSpec("score", "f4")).equal, measure_of(BlockSpec("score", "f4", weighted=True)).equal
-    (True, False)
-    """
-    return _Weights() if spec.weighted else Measure()
 
 
 def within(bins: Array, values: Array) -> Array:
