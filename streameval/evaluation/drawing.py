@@ -18,9 +18,9 @@ from streameval.metrics.curves import curve_kind
 from streameval.metrics.finalize import computed, in_rounds, recalled
 from streameval.metrics.left_out import SplitState
 from streameval.metrics.resampling import FEW_BLOCKS, units_beyond
+from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.distribution import ScoreRange
 from streameval.metrics.scores.ranking import RocAuc
-from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.results import Scalar, same_slice, slice_name
 from streameval.states.scores.types import numbers_only
 

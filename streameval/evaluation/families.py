@@ -31,9 +31,9 @@ from streameval.metrics import left_out
 from streameval.metrics.contingency.assignment import summarize_rounds
 from streameval.metrics.finalize import computed, in_rounds
 from streameval.metrics.resampling import certificates
+from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.group_means import group_means
 from streameval.metrics.scores.operating_points import OperatingPoint
-from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.metrics.sliced import CutRows
 from streameval.results import Scalar
 from streameval.states.clusters.counts import ClusterSpec

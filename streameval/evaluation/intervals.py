@@ -25,7 +25,7 @@ from streameval.metrics.differences import compared
 from streameval.metrics.estimates import Estimate
 from streameval.metrics.finalize import in_rounds
 from streameval.metrics.resampling import by_row, estimates, refused
-from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
+from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.selection import of_all_rows
 from streameval.metrics.units import Sizes
 from streameval.results import Scalar

@@ -48,6 +48,7 @@ from streameval.metrics.scores.calibration.cumulative import Corp, CumulativeErr
 from streameval.metrics.scores.calibration.recalibration import Recalibration
 from streameval.metrics.scores.calibration.reliability import CalibrationError
 from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
+from streameval.metrics.scores.delong import DeLong
 from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.ranking import (
@@ -60,7 +61,6 @@ from streameval.metrics.scores.ranking import (
     RocAuc,
 )
 from streameval.metrics.scores.sampled_gain import AgcApprox
-from streameval.metrics.scores.sampling.delong import DeLong
 from streameval.wording import format_number
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from streameval.metrics.estimates import Estimate, at_end
 from streameval.metrics.finalize import computed
 from streameval.metrics.left_out import SplitState
 from streameval.metrics.protocol import Entry
-from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
-from streameval.metrics.scores.sampling.delong import GRID_CHECK
+from streameval.metrics.scores.block_replicates import BlockReplicates
+from streameval.metrics.scores.delong import GRID_CHECK
 from streameval.metrics.units import Sizes, class_counts, effective_units, too_few
 from streameval.results import FEW_UNITS
 

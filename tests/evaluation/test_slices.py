@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from streameval import Store, evaluate, plot_curve
 from streameval.engine import fold
 from streameval.errors import MissingColumnError, OptionError, SchemaError
-from streameval.kernels.grouped import sweep
+from streameval.kernels import sweep
 from streameval.states.grouped import cluster_sweep, tag_words
 from streameval.states.keyed import counts
 from streameval.states.keyed.counts import KeyedCounts

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.kernels.grouped import rankings as kernels
+from streameval.kernels import groups as kernels
 from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc

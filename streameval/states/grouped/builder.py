@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.budget import Budget
+from streameval.kernels import sweep
 from streameval.kernels.blocks.clusters import count_rows, encode_cells
-from streameval.kernels.grouped import sweep
-from streameval.kernels.grouped.codes import recoded_rows
+from streameval.kernels.groups import recoded_rows
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import encode_f8
 from streameval.states.clusters.counts import ClusterSpec

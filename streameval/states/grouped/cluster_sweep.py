@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.grouped.codes import tally_cells
+from streameval.kernels.groups import tally_cells
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.grouped.group_sweep import WHOLE, GroupSweep, SweptGroup

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels import segments
-from streameval.kernels.grouped import codes as kernels
-from streameval.kernels.grouped import rankings, sweep
+from streameval.kernels import groups as kernels
+from streameval.kernels import segments, sweep
 from streameval.states.grouped.tag_words import bases
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts
@@ -171,8 +170,8 @@ class GroupSweepPart:
         lost, precision = (
             (high.astype(object) << 64) + low
             for high, low in (
-                rankings.areas(starts, p, n, self.before[0]),
-                rankings.precisions(starts, n, p, *self.before),
+                kernels.areas(starts, p, n, self.before[0]),
+                kernels.precisions(starts, n, p, *self.before),
             )
         )
         return 2 * negatives.astype(object) * (self.after[1] - self.before[1]) - lost, precision

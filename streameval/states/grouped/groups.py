@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.kernels.grouped.codes import ordered
+from streameval.kernels.groups import ordered
 from streameval.states.grouped.keys import Group, rank
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
 from streameval.states.protocol import Batch, Small, Spec, SplitSpec, mergeable, same_table

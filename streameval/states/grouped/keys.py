@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from streameval.errors import OptionError, SchemaError
 from streameval.kernels.blocks.changes import row_blocks
-from streameval.kernels.grouped.codes import mark_codes, recoded_rows
+from streameval.kernels.groups import mark_codes, recoded_rows
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import hash_bytes
 from streameval.states.blocks import BLOCKS, block_codes

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.kernels.exact import add_at
-from streameval.kernels.grouped.codes import ordered
+from streameval.kernels.groups import ordered
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.segments import sum_pieces
 from streameval.states.clusters.counts import ClusterSpec

@@ -7,7 +7,7 @@ set of rows alone, and any two states merge: prefixes are shortened only when a 
 bin keeps the smallest and the largest code that it has seen; if they are equal, the bin holds a single score.
 
 2,048 bins and 128 blocks take 4 MiB, 8 MiB with weights. The effect of the grid on standard errors is checked where
-they are computed (`streameval.metrics.scores.sampling.block_replicates`).
+they are computed (`streameval.metrics.scores.block_replicates`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.grouped import rankings as kernels
+from streameval.kernels import groups as kernels
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.keys import unmix as unmix_wide
 from streameval.states.keyed.builder import SegmentBuilders

@@ -19,9 +19,9 @@ from streameval import evaluate
 from streameval.budget import Budget
 from streameval.kernels.blocks.grid import codes
 from streameval.metrics.finalize import combine, computed, partials
-from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
-from streameval.metrics.scores.sampling.cut_bins import GroupsNear
-from streameval.metrics.scores.sampling.delong import DeLong
+from streameval.metrics.scores.block_replicates import BlockReplicates
+from streameval.metrics.scores.cut_bins import GroupsNear
+from streameval.metrics.scores.delong import DeLong
 from streameval.metrics.selection import Selection
 from streameval.states.blocks import blocks_of
 from streameval.states.protocol import Batch

@@ -4,7 +4,7 @@ A bin that holds one score is a tie. Any other bin is divided into pieces of equ
 as halves against each other, and precision changes gradually through it. All counts are multiplied by the number of
 pieces, which makes the counts of pieces integers and changes no metric. Replicates of a metric with a threshold differ
 by a small part of a bin only. Its bins are therefore cut at the scores of the exact state
-(`streameval.metrics.scores.sampling.cut_bins`).
+(`streameval.metrics.scores.cut_bins`).
 
 The grid must pass three checks:
 
@@ -28,28 +28,94 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.blocks.pieces import cut_counts, left_counts, tied_rows
+from streameval.kernels.blocks.pieces import SUMS, cut_counts, left_counts, rank_blocks, tied_rows
 from streameval.metrics.estimates import FINER
 from streameval.metrics.finalize import compute
-from streameval.metrics.scores.sampling.cut_bins import CutBins, GroupsNear, rows_of_bins, window
-from streameval.metrics.scores.sampling.delong import GRID_CHECK
-from streameval.metrics.scores.sampling.measure import Measure
-from streameval.metrics.scores.sampling.rankings import Ranking, rankings_without
+from streameval.metrics.scores.cut_bins import CutBins, GroupsNear, Measure, rows_of_bins, window
+from streameval.metrics.scores.delong import GRID_CHECK
 from streameval.metrics.units import Sizes, class_counts
-from streameval.states.protocol import Small
-from streameval.states.scores.parts import known
+from streameval.states.keyed.grouping import Ranked
+from streameval.states.protocol import Small, Totals
+from streameval.states.scores.parts import RankedPart, known
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.scores.sampling.cut_bins import CutRows
+    from streameval.metrics.scores.cut_bins import CutRows
     from streameval.results import Scalar
-    from streameval.states.protocol import Totals
     from streameval.states.scores.blocks import BlockCounts, BlockSpec
     from streameval.states.scores.parts import Ends, ScorePart
     from streameval.typing import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking(Small):
+    """The rows of a ranking without their scores.
+
+    Attributes
+    ----------
+    spec : of the block counts
+    part : its sums
+    nan_rows, nan_weights : rows and weights of missing scores, arrays of shape (2,)
+    """
+
+    spec: BlockSpec
+    part: RankedPart
+    nan_rows: Array
+    nan_weights: Array
+
+    def totals(self) -> Totals:
+        """Rows of the scores that are not missing."""
+        return self.part.total
+
+    def parts(self, shard: object = None, budget: object = None) -> Iterator[RankedPart]:
+        """One: all rows."""
+        yield self.part
+
+
+def rankings_without(
+    spec: BlockSpec,
+    whole: Array,
+    table: Array,
+    cuts: tuple[Array, int],
+    blocks: Array,
+    step: int,
+    missing: tuple[Array, Array],
+    side: float = 0.0,
+    still: Sequence[int] = (),
+) -> list[Ranking]:
+    """The rankings without some blocks.
+
+    Parameters
+    ----------
+    spec : of the block counts
+    whole, table : int64 arrays of shape (n_bins, 2) and (n_blocks, n_bins, 2): rows of all blocks, and of each
+    cuts : pieces of each bin, and what all counts are multiplied by
+    blocks, step, side : as `rank_blocks` takes them
+    missing : rows and weights of missing scores of each ranking, arrays of shape (n, 2), not multiplied
+    still : bins without ties
+    """
+    rows, sums = np.empty((blocks.size, 2), np.int64), np.empty((blocks.size, SUMS), np.uint64)
+    fixed = np.zeros(len(whole), np.bool_)
+    fixed[list(still)] = True
+    rank_blocks(whole, table, blocks, step, *cuts, int(side), fixed, rows, sums)
+    most = cuts[1]
+    words = sums.astype(object)
+    halves = (words[:, 0::2] << 64) + words[:, 1::2]
+    made = []
+    for (neg, pos), (won, precision, trapezoid), *nan in zip(
+        (rows * most).tolist(),
+        ((halves[:, 0::2] << 32) + halves[:, 1::2]).tolist(),
+        *(each * most for each in missing),
+        strict=True,
+    ):
+        found = Ranked(won, 2 * precision, neg, pos, neg, pos, trapezoid)
+        total = Totals(neg, pos, float(neg), float(pos))
+        made.append(Ranking(spec, RankedPart(found, Totals(0, 0, 0.0, 0.0), total), *nan))
+    return made
+
 
 _PIECES = 16  # of a bin
 _HALVES = 2  # of a bin where only ties matter

@@ -16,7 +16,7 @@ and a negative (there are many more of them) is little more than counted. Whethe
 hard to predict, so that positives, and negatives of all rows, do not branch on it. The state of a group is one cache
 line (`STATE` integers): the key of the last positive, the numbers of positives and negatives not yet passed, the number
 of positives at the start of that key, and four sums. The state of all rows, group 0, is kept in registers. The general
-way to both sums is by group (`streameval.kernels.grouped.rankings`).
+way to both sums is by group (`streameval.kernels.groups`).
 """
 
 from __future__ import annotations

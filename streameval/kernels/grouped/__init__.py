@@ -1,1 +1,0 @@
-"""Loops over rows of many groups."""

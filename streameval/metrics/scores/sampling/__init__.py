@@ -1,1 +1,0 @@
-"""Sampling errors of score metrics."""
