@@ -68,7 +68,9 @@ def test_groups_are_states_of_their_rows(subject: Subject) -> None:
     def check(table: pa.Table, batch_rows: int, tiny: bool) -> None:
         inner = _inner(subject)
         of = _group_of_each_row(subject, table)
-        with sizes(tiny=tiny):
+        with sizes(tiny=tiny), pytest.MonkeyPatch.context() as patch:
+            if tiny and isinstance(subject.spec.key, By):  # more than two groups have wide words
+                patch.setattr(tag_words, "MOST", 2)
             grouped = subject.fold(table, batch_rows)
             total = grouped.total()
             assert not difference(total, inner.fold(table))

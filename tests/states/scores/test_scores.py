@@ -22,6 +22,7 @@ from streameval.kernels.blocks.grid import codes
 from streameval.kernels.keyed.ranked import rank_sorted
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.states.blocks import blocks_of
+from streameval.states.keyed import grouping
 from streameval.states.protocol import Batch
 from streameval.states.scores import histogram
 from streameval.states.scores.blocks import BlockSpec
@@ -209,7 +210,7 @@ def sums(state, ranked):
     for shard in state.shards():
         parts = state.ranked_parts(shard) if ranked else state.parts(shard)
         found += [[metric.partial(part) for metric in METRICS] for part in parts]
-    return sum(won for (won, _), _ in found), sum(bounds.lower for _, bounds in found)
+    return sum(won for (won, _), _ in found), sum(bounds[0] for _, bounds in found)
 
 
 def folded(rng, kind, rows, distinct, parts, halves):
@@ -238,6 +239,20 @@ def test_areas_are_those_of_the_groups(seed, kind, rows, distinct, parts, halves
     """Bit for bit, whatever the scores, also where repeated scores are stored with counts."""
     state = folded(np.random.default_rng(seed), kind, rows, distinct, parts, halves)
     assert sums(state, ranked=True) == sums(state, ranked=False)
+
+
+@pytest.mark.parametrize("distinct", [3, 1000, 1 << 16])
+def test_weights_are_ranked_as_in_groups(distinct, monkeypatch):
+    """Bit for bit, in sorted words or in a table, also where weights are zero or rows have counts."""
+    rng, rows, found = np.random.default_rng(distinct), 30_000, set()
+    scores = 1 + rng.integers(0, distinct, rows) * np.where(rng.random(rows) < 0.4, 2.0**-23, 2.0**-20)
+    weights = rng.gamma(1, 1, rows) * (rng.random(rows) < 0.9)
+    label = (rng.random(rows) < 0.3).astype(np.uint8)
+    one, two = (fold_arrays(label[i::2], scores[i::2].astype("f4"), weights[i::2]) for i in range(2))
+    for most in (1 << 13, 1 << 15):
+        monkeypatch.setattr(grouping, "_WEIGHED", most)
+        found |= {repr(sums(one.merge(two), ranked=ranked)) for ranked in (False, True)}
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 512, 513, 514, 3000])
