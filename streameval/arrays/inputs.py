@@ -16,7 +16,7 @@ from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Number
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -538,19 +538,10 @@ def labels_by_predicate(values: ArrayLike, is_class_pos: Predicate = num2bool, n
     return (array > 0).astype(np.uint8)
 
 
-class ClusterSizes(NamedTuple):
-    """Sizes of clusters, and labels of their points.
+def cluster_counts(clusters: ArrayLike, is_class_pos: Predicate = num2bool) -> tuple[Array, Array]:
+    """Sizes of clusters that are given as lists of the labels of their points, and all labels, cluster by cluster.
 
-    ``sizes`` is an int64 array of shape (n_clusters,); ``labels`` is a uint8 array with the labels of all points,
-    0 or 1, cluster by cluster.
-    """
-
-    sizes: Array
-    labels: Array
-
-
-def cluster_counts(clusters: ArrayLike, is_class_pos: Predicate = num2bool) -> ClusterSizes:
-    """Sizes and labels of clusters that are given as lists of the labels of their points; empty clusters are skipped.
+    Empty clusters are skipped. Sizes are int64, labels uint8 of 0 or 1.
 
     Raises
     ------
@@ -560,16 +551,14 @@ def cluster_counts(clusters: ArrayLike, is_class_pos: Predicate = num2bool) -> C
     Examples
     --------
     >>> cluster_counts([[1, 1, 0], [], [1]])
-    ClusterSizes(sizes=array([3, 1]), labels=array([1, 1, 0, 1], dtype=uint8))
+    (array([3, 1]), array([1, 1, 0, 1], dtype=uint8))
     """
     try:
         listed = [list(cluster) for cluster in clusters]
     except TypeError as error:
         raise DataError(f"clusters must be a collection of collections of labels: {error}") from error
     sizes = np.array([len(cluster) for cluster in listed if cluster], dtype=np.int64)
-    return ClusterSizes(
-        sizes, labels_by_predicate([label for cluster in listed for label in cluster], is_class_pos, "clusters")
-    )
+    return sizes, labels_by_predicate([label for cluster in listed for label in cluster], is_class_pos, "clusters")
 
 
 def checked(

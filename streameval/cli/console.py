@@ -140,7 +140,7 @@ def stacked(*parts: RenderableType) -> RenderableType:
 def _evaluation_tables(found: Evaluation) -> RenderableType:
     """The tables of an evaluation, including its operating points if any were requested."""
     from streameval.metrics.catalogue import CATALOGUE
-    from streameval.report import render
+    from streameval.report.terminal import render
 
     usual = {entry.name for entry in CATALOGUE if entry.default}  # their thresholds are shown next to their values
     others = (r for r in found.results if r.slice is None and r.metric not in usual)

@@ -80,7 +80,11 @@ def attribution_tables(found: Attribution, *, from_store: bool = False) -> Rende
         parts.append(f"\n{title}" if parts else title)
         if rows.num_rows:
             texts = listed(rows, found, examples=cut)
-            parts.append(rich_table(texts.heads, (row.texts for row in texts.rows), plain=piped()))
+            parts.append(
+                rich_table(
+                    texts.heads, ((*row.name, *(one.text for one in row.cells)) for row in texts.rows), plain=piped()
+                )
+            )
         parts.append(conclusion(name, rows, found))
     if found.options.get("changed_from"):
         parts.append(f"\n{stayed(found)}")

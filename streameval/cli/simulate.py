@@ -77,7 +77,7 @@ def demo(rows: int = _DEMO_ROWS, **asked: Any) -> None:
     from pathlib import Path
 
     from streameval.evaluation import evaluate as run
-    from streameval.report import render
+    from streameval.report.terminal import render
     from streameval.results import Source
     from streameval.simulation import simulate as make
 

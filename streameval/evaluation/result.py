@@ -106,7 +106,7 @@ class Evaluation(Drawing, Saved):
         return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
 
     def __str__(self) -> str:
-        from streameval.report import text
+        from streameval.report.terminal import text
 
         return text(self)
 

@@ -18,40 +18,20 @@ figure to close. With `ax` they draw on it. Colours are those of Okabe and Ito, 
 distinguish.
 """
 
-from __future__ import annotations
-
-from streameval.plots.comparisons import plot_differences, plot_slices
-from streameval.plots.curves import (
-    BaseStyle,
-    Style,
-    plot_attribution,
-    plot_curve,
-    plot_gain,
-    plot_lift,
-    plot_precision_recall,
-    plot_purity_by_size,
-    plot_roc,
-    plot_worst_clusters,
-)
-from streameval.plots.overview import plot
-from streameval.plots.scores import plot_corp, plot_reliability, plot_score_distributions, plot_thresholds
-
-__all__ = [
-    "BaseStyle",
-    "Style",
-    "plot",
-    "plot_attribution",
-    "plot_corp",
-    "plot_curve",
-    "plot_differences",
-    "plot_gain",
-    "plot_lift",
-    "plot_precision_recall",
-    "plot_purity_by_size",
-    "plot_reliability",
-    "plot_roc",
-    "plot_score_distributions",
-    "plot_slices",
-    "plot_thresholds",
-    "plot_worst_clusters",
-]
+from streameval.plots.comparisons import plot_differences as plot_differences
+from streameval.plots.comparisons import plot_slices as plot_slices
+from streameval.plots.curves import BaseStyle as BaseStyle
+from streameval.plots.curves import Style as Style
+from streameval.plots.curves import plot_attribution as plot_attribution
+from streameval.plots.curves import plot_curve as plot_curve
+from streameval.plots.curves import plot_gain as plot_gain
+from streameval.plots.curves import plot_lift as plot_lift
+from streameval.plots.curves import plot_precision_recall as plot_precision_recall
+from streameval.plots.curves import plot_purity_by_size as plot_purity_by_size
+from streameval.plots.curves import plot_roc as plot_roc
+from streameval.plots.curves import plot_worst_clusters as plot_worst_clusters
+from streameval.plots.overview import plot as plot
+from streameval.plots.scores import plot_corp as plot_corp
+from streameval.plots.scores import plot_reliability as plot_reliability
+from streameval.plots.scores import plot_score_distributions as plot_score_distributions
+from streameval.plots.scores import plot_thresholds as plot_thresholds

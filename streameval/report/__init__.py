@@ -3,9 +3,3 @@
 This package knows result types, but no metrics or states: callers pass what it needs to know about a metric, such as
 whether higher is better.
 """
-
-from __future__ import annotations
-
-from streameval.report.terminal import Found, cell, render, series, text
-
-__all__ = ["Found", "cell", "render", "series", "text"]

@@ -105,11 +105,6 @@ class Row:
     cells: tuple[Cell, ...]
     about: str = ""
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts of all cells."""
-        return (*self.name, *(cell.text for cell in self.cells))
-
 
 @dataclass(frozen=True)
 class Table:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from streameval import evaluate
-from streameval.report import render, text
+from streameval.report.terminal import render, text
 from streameval.report.values import sampling_notes
 from streameval.results import Scalar, Source
 from streameval.wording import apart

@@ -218,27 +218,24 @@ def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, p
         began = time.perf_counter()
         if slow and parallel:
             with ThreadPoolExecutor(min(len(block), THREADS)) as pool:
-                footers = list(pool.map(_fetched_footer, block))
+                footers = list(pool.map(partial(_footer, remote=True), block))
         else:
             footers = list(map(_footer, block))
         slow = slow or time.perf_counter() - began > SLOW_FOOTER * len(block)
         yield from zip(block, footers, strict=True)
 
 
-def _fetched_footer(file: File) -> pq.FileMetaData | Exception:
-    """As `_footer`, in one request: a dataset's fragment is opened without asking for the size, which is listed."""
-    import pyarrow.dataset as pads  # here, because it is slow to import
-
-    if file.fragment is None:
-        with suppress(*READ_ERRORS):
-            return pads.ParquetFileFormat().make_fragment(file.path, file.filesystem, file_size=file.size).metadata
-    return _footer(file)
-
-
-def _footer(file: File) -> pq.FileMetaData | Exception:
-    """A file's footer, or the exception to raise for it."""
+def _footer(file: File, *, remote: bool = False) -> pq.FileMetaData | Exception:
+    """A file's footer, or the exception to raise for it; an object's is one request, as its size is listed."""
     try:
-        return footer_at(file.filesystem, file.path) if file.fragment is None else file.fragment.metadata
+        if file.fragment is not None:
+            return file.fragment.metadata
+        if remote:
+            import pyarrow.dataset as pads  # here, because it is slow to import
+
+            with suppress(*READ_ERRORS):
+                return pads.ParquetFileFormat().make_fragment(file.path, file.filesystem, file_size=file.size).metadata
+        return footer_at(file.filesystem, file.path)
     except READ_ERRORS as error:
         return error
 
