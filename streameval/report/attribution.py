@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from streameval.plots import canvas
 from streameval.report import pictures
 from streameval.report.elements import Cell, Head, Page, Read, Row, Section, Table, Text, read_section
-from streameval.report.values import NONE, digits, joined, number, spoken
+from streameval.report.values import NONE, capital, digits, joined, number, spoken
 from streameval.results import slice_text
 from streameval.wording import plural, visible
 
@@ -257,22 +257,16 @@ def attribution_page(attribution: Attributed, source: Source, *, with_examples: 
     sections.insert(0, Section("concentration", "How concentrated the loss is", pictured))
     notes = list(filter(None, [hashed(attribution, IN_DATA if source.nights else READ_ONCE)]))
     hidden = attribution.options.get("examples") and not with_examples
+    cluster, earlier = attribution.options.get("cluster"), attribution.options.get("changed_from")
+    score = attribution.options.get("score", ())
+    columns = [*([cluster] if cluster else []), *([score] if isinstance(score, str) else score)]
+    title = f"Where {joined(columns)} {'falls' if len(columns) == 1 else 'fall'} short" if columns else ""
     return Page(
-        _page_title(attribution),
+        f"What changed from {earlier} to {cluster}" if earlier else title,
         plural(attribution.rows, "row"),
         (Text(" ".join(lead), "lead"), *([Text(_HIDDEN, "note")] if hidden else [])),
         (*sections, read_section(attribution, source, notes)),
     )
-
-
-def _page_title(attribution: Attributed) -> str:
-    """What a page is about: a change of clusters, or the columns whose losses it attributes."""
-    cluster, earlier = attribution.options.get("cluster"), attribution.options.get("changed_from")
-    if earlier:
-        return f"What changed from {earlier} to {cluster}"
-    score = attribution.options.get("score", ())
-    columns = [*([cluster] if cluster else []), *([score] if isinstance(score, str) else score)]
-    return f"Where {joined(columns)} {'falls' if len(columns) == 1 else 'fall'} short"
 
 
 def costs_section(attributions: Sequence[Attributed]) -> Section:
@@ -285,9 +279,7 @@ def costs_section(attributions: Sequence[Attributed]) -> Section:
         for name, rows in listings.items():
             blocks += _blocks(name, rows, one)
     notes = dict.fromkeys(hashed(one, "streameval attribute reads them from the data") for one in attributions)
-    return Section(
-        "costs", "Worst clusters", (*blocks, *(Text(f"{_first_capital(note)}.", "note") for note in notes if note))
-    )
+    return Section("costs", "Worst clusters", (*blocks, *(Text(f"{capital(note)}.", "note") for note in notes if note)))
 
 
 def _best(name: str, rows: pa.Table, attribution: Attributed) -> str:
@@ -329,8 +321,4 @@ def _blocks(name: str, rows: pa.Table, attribution: Attributed, *, with_examples
 
 def _concluded(name: str, rows: pa.Table, attribution: Attributed) -> str:
     """`conclusion` as a whole sentence."""
-    return _first_capital(f"{conclusion(name, rows, attribution)}.")
-
-
-def _first_capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return capital(f"{conclusion(name, rows, attribution)}.")

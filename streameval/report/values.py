@@ -337,7 +337,7 @@ def values_said(results: Mapping[str, Scalar], meaning: Meaning | None) -> str:
     metric = spoken(first.metric)
     defined = {name: one for name, one in results.items() if one.value == one.value}
     if not defined:
-        return f"{_capital(metric)} is not defined{f': {first.reason}' if first.reason else ''}."
+        return f"{capital(metric)} is not defined{f': {first.reason}' if first.reason else ''}."
     count = digits(one.value for one in defined.values())
     if meaning is not None and meaning.better is not None:
         sign = -1 if meaning.better == "higher" else 1
@@ -351,12 +351,12 @@ def values_said(results: Mapping[str, Scalar], meaning: Meaning | None) -> str:
             if one.ci_lower is None or one.ci_upper is None
             else (f" ({number(one.ci_lower, count)} to {number(one.ci_upper, count)})")
         )
-        return f"{_capital(metric)} of {name} is {best}{ends}."
+        return f"{capital(metric)} of {name} is {best}{ends}."
     if len(set(values.values())) == 1:
-        return f"{_capital(metric)} of {joined_few(list(values))} is the same, {best}."
+        return f"{capital(metric)} of {joined_few(list(values))} is the same, {best}."
     if meaning is None or meaning.better is None:
         return (
-            f"{_capital(metric)} is {joined([f'{value} of {name}' for name, value in list(values.items())[:_NAMED]])}."
+            f"{capital(metric)} is {joined([f'{value} of {name}' for name, value in list(values.items())[:_NAMED]])}."
         )
     level = [other for other, value in others if value == best]
     against = joined([f"{value} of {other}" for other, value in others if value != best][: _NAMED - 1])
@@ -404,7 +404,7 @@ def _pair_said(pair: Sequence[Scalar]) -> str:
         names = joined([spoken(each.metric) for each in pair[:_SAID]])
         said = f"Whether {one} differs from {other} in {names} is not known"
         return f"{said}: {why}." if why else f"{said}."
-    return f"{_capital(parts[0]) if parts[0].startswith('no ') else parts[0]}{''.join(f'; {p}' for p in parts[1:])}."
+    return f"{capital(parts[0]) if parts[0].startswith('no ') else parts[0]}{''.join(f'; {p}' for p in parts[1:])}."
 
 
 def _size_said(one: Scalar, whole: bool) -> str:
@@ -423,7 +423,7 @@ def _size_said(one: Scalar, whole: bool) -> str:
     return f"{text} ({'; '.join(filter(None, (ends, ', '.join(filter(None, (level, units))))))})"
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
     """Capitalise the first letter of a sentence, unless it begins with the name of a metric."""
     word = text.partition(" ")[0]
     return text if "_" in word or "@" in word else text[:1].upper() + text[1:]

@@ -57,15 +57,11 @@ class Node:
     arguments: tuple[Node, ...]
     value: Any
     columns: tuple[str, ...]
-    pickled: _Pickled
-
-    def expression(self) -> pc.Expression:
-        """An expression of this part alone."""
-        return self.pickled.expression()
+    pickled: Pickled
 
 
 @dataclass(frozen=True)
-class _Pickled:
+class Pickled:
     """A pickled expression: how to load it, the record batch, and the entries of its metadata."""
 
     load: Any
@@ -73,6 +69,7 @@ class _Pickled:
     entries: Sequence[tuple[bytes, bytes]]
 
     def expression(self) -> pc.Expression:
+        """An expression of these entries alone."""
         batch = self.batch.replace_schema_metadata(pa.KeyValueMetadata(self.entries))
         sink = io.BytesIO()
         with pa.ipc.new_file(sink, batch.schema) as writer:
@@ -128,7 +125,7 @@ def expression_tree(expression: pc.Expression) -> Node | None:
     try:
         load, (buffer,) = expression.__reduce__()
         batch = pa.ipc.open_file(buffer).get_batch(0)
-        return _Pickled(load, batch, _metadata(batch.schema)).tree()
+        return Pickled(load, batch, _metadata(batch.schema)).tree()
     except (pa.ArrowException, ValueError, TypeError, IndexError):
         return None
 
