@@ -7,7 +7,7 @@ and leaves the others to the function that it calls. The help text repeats that 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -130,7 +130,7 @@ def _option(option: Option) -> Callable[[Command], Command]:
     silent = option.default in (None, ()) or option.default is False or "[default" in option.help
     facts: dict[str, Any] = {"type": click.Choice(kind.choices) if kind.choices else kind.word, "multiple": kind.many}
     if option.of:
-        facts = {"type": _OfColumn(facts["type"]), "multiple": True, "callback": _by_column(many=kind.many)}
+        facts = {"type": _OfColumn(facts["type"]), "multiple": True, "callback": partial(_by_column, kind.many)}
     if kind is COLUMN:
         facts |= {"multiple": True, "callback": _one_column}
     if kind.word is bool:
@@ -195,16 +195,12 @@ class _Bare(_Wrapper):
             self.fail(f"{value!r} is not a number; write {spelling} {bare}, or put {spelling} last", param, ctx)
 
 
-def _by_column(*, many: bool) -> Callable[..., Any]:
+def _by_column(many: bool, _: click.Context, __: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> Any:
     """A callback that joins the pairs of one option into a mapping, or a single value if no column is named."""
-
-    def together(_: click.Context, __: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> Any:
-        found: dict[str, Any] = {}
-        for column, value in pairs:
-            found[column] = [*found.get(column, ()), value] if many else value
-        return found.get(OTHERS) if set(found) <= {OTHERS} else found
-
-    return together
+    found: dict[str, Any] = {}
+    for column, value in pairs:
+        found[column] = [*found.get(column, ()), value] if many else value
+    return found.get(OTHERS) if set(found) <= {OTHERS} else found
 
 
 def _one_column(_: click.Context, param: click.Parameter, names: tuple[str, ...]) -> str | None:
