@@ -9,7 +9,9 @@ gathered until they fill one, to write whole lines past the caches: that takes 3
 
 from __future__ import annotations
 
-from streameval.kernels.jit import intrinsic
+import numpy as np
+
+from streameval.kernels.jit import inlined, intrinsic
 
 LINE = 64  # bytes of a cache line
 _FOR_READING, _FOR_WRITING, _KEEP, _DATA = 0, 1, 3, 1  # arguments of LLVM's prefetch
@@ -182,24 +184,29 @@ def short_at(_typing, _address, _number):
 
 
 @intrinsic
-def half_at(_typing, _address, _number):
-    """Read a number of a contiguous array of 32-bit words given by its address, as `word_at`.
+def count_bits(_typing, _word):
+    """Number of set bits of a word.
 
     Examples
     --------
     >>> import numpy as np
     >>> from streameval.kernels.jit import jit
     >>> @jit
-    ... def one(values):
-    ...     return half_at(np.uint64(values.ctypes.data), 1)
-    >>> one(np.array([9, 7, 5], np.uint32))
-    7
+    ... def of(word):
+    ...     return count_bits(word)
+    >>> of(np.uint64(40)), of(np.uint64(0))
+    (2, 0)
     """
-    return _read_at(32)
+    from numba import types
+
+    def generate(_context, builder, _signature, arguments):
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
 
 
-@intrinsic
-def lowest_bit(_typing, _word):
+@inlined
+def lowest_bit(word):
     """Position of the lowest set bit of a word; 64 if no bit is set.
 
     Examples
@@ -212,13 +219,7 @@ def lowest_bit(_typing, _word):
     >>> of(np.uint64(40)), of(np.uint64(0))
     (3, 64)
     """
-    from llvmlite import ir
-    from numba import types
-
-    def generate(_context, builder, _signature, arguments):
-        return builder.cttz(arguments[0], ir.IntType(1)(0))
-
-    return types.uint64(types.uint64), generate
+    return count_bits(~word & (word - np.uint64(1)))
 
 
 @intrinsic

@@ -12,7 +12,6 @@ import numpy as np
 
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keyed.digits import DIGIT, sort_bucket
-from streameval.kernels.keyed.words import SPARSE
 from streameval.kernels.prefetch import lowest_bit, short_at, word_at
 from streameval.kernels.ranking import UNIT
 
@@ -21,6 +20,7 @@ _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _ZERO, _ONE, _BITS, _INSIDE = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
 _LABEL_BITS = np.uint32(1)
 _GROUPS_AT_ONCE = 1 << 9
+_SPARSE = 1 << 12  # buckets with fewer items record their words in the bitmap
 
 
 @inlined
@@ -92,7 +92,8 @@ def rank_buckets(rows, items, tallied, table, seen, above, twice, sums):
     items : int64 array of shape (n_buckets,), the items of each bucket
     tallied : bool array of shape (n_buckets,), whether the words of a bucket are counted in the table, not sorted;
         items with counts must be in buckets that are tallied
-    table, seen : as `streameval.kernels.keyed.words.tally_words` takes them
+    table, seen : uint64 arrays of zeros of shapes (2¹⁶,) and (2¹⁰,), zero again on return; each label must have fewer
+        than 2³² rows
     """
     most = np.int64(0)
     for b in range(items.size):
@@ -124,14 +125,14 @@ def _gather(rows, b, out):
 @jit
 def _tally(rows, b, table, above, twice, sums, items, seen):
     """Count the words of one bucket in the table, and add the terms of its keys to the sums."""
-    for label in range(2):  # as `tally_words`; a function for both would be one more to compile for a first command
+    for label in range(2):  # negatives are added to the lower half of an entry, positives to the upper half
         shift = _HALF * np.uint64(label)
         for r in range(rows.words.size):
             words, counts = rows.words[r], rows.counts[r]
             for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
                 table[short_at(words, i)] += (word_at(counts, i) if counts else _ONE) << shift
     groups, counted = _scratch(), (above[0], above[1])
-    if items >= SPARSE:
+    if items >= _SPARSE:
         for start in range(0, table.size, _GROUPS_AT_ONCE):
             found = _ZERO
             groups[2][0] = counted[1]

@@ -1,79 +1,78 @@
 """Count the 16-bit words of whole buckets by label, directly from the segments, without gathering or sorting rows.
 
-The table has one entry per word and fits into the second-level cache. For a small bucket, a bitmap records the entries
-in use, so that only those are read.
+A bitmap records which words occur, so the number of bits below that of a word is its place among the keys. Bitmap and
+numbers fit into the first-level cache. Words of a bucket with many rows are their own places, and empty places are
+dropped in the end.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from streameval.kernels.exact import compensated
 from streameval.kernels.jit import jit
-from streameval.kernels.prefetch import lowest_bit, short_at, word_at
+from streameval.kernels.prefetch import count_bits, float_at, lowest_bit, short_at, word_at
 
 WORDS = 1 << 16
 
-SPARSE = 1 << 12  # buckets with fewer items record their words in the bitmap
-_ZERO, _ONE, _LOW, _HALF = np.uint64(0), np.uint64(1), np.uint64(0xFFFFFFFF), np.uint64(32)
-_BITS, _INSIDE, _WORD_BITS = np.uint64(6), np.uint64(63), np.uint64(16)
+_ONE, _BITS, _INSIDE, _WORD_BITS = np.uint64(1), np.uint64(6), np.uint64(63), np.uint64(16)
 
 
 @jit
-def tally_words(rows, items, bucket, first, table, seen, keys, neg, pos):
-    """Count the distinct keys of consecutive buckets, in ascending order.
+def tally_words(rows, weights, first, items, buckets, keys, sides, sums):
+    """Count the distinct keys of some buckets in ascending order; returns their number.
+
+    Weights are added in the order of the segments.
 
     Parameters
     ----------
-    rows : `streameval.kernels.singletons.Addresses` of the buckets, with 16-bit words
-    items : int64 array of shape (n_buckets,), the items of each bucket
-    bucket : number of the first bucket in `rows`, the upper bits of its keys
-    first : index of the bucket to begin with, relative to `bucket`
-    table, seen : uint64 arrays of zeros of shapes (`WORDS`,) and (`WORDS` // 64,), zero again on return; each label
-        must have fewer than 2³² rows
-    keys, neg, pos : uint64 and int64 arrays of shape (n + 1,), outputs for at most n keys and their rows; n is at least
-        `WORDS` or the number of items
-
-    Returns
-    -------
-    stop : index of the bucket to continue with
-    found : number of keys
+    rows : `streameval.kernels.singletons.Addresses`, with 16-bit words
+    weights : uint64 array of shape (n_segments,), the addresses of the weights; 0 for segments without weights
+    first : index in `rows` of the first of these buckets
+    items, buckets : int64 arrays of shape (n_buckets,), the items of each bucket, and its number, the upper bits of its
+        keys
+    keys, sides : uint64 array of shape (n,) and int64 array of shape (2, n), outputs for the keys and their rows by
+        label; n is at least the sum of the items, at most `WORDS` for each bucket
+    sums : float64 array of shape (2, 2, n) for the compensated sums of the weights by label; of shape (2, 2, 0) without
     """
-    n = _ZERO
-    for b in range(first, items.size):
-        if not items[b]:
-            continue
-        if np.int64(n) + min(items[b], WORDS) >= keys.size:
-            return b, np.int64(n)
-        for label in range(2):  # negatives are added to the lower half of an entry, positives to the upper half
-            shift = _HALF * np.uint64(label)
-            for r in range(rows.words.size):
-                words, counts = rows.words[r], rows.counts[r]
-                for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
-                    table[short_at(words, i)] += (word_at(counts, i) if counts else _ONE) << shift
-        high = np.uint64(bucket + b) << _WORD_BITS
-        if items[b] >= SPARSE:
-            for k in range(table.size):
-                both = table[k]
-                keys[n] = high | np.uint64(k)
-                neg[n] = both & _LOW
-                pos[n] = both >> _HALF
-                n += np.uint64(both != 0)
-                table[k] = 0
-            continue
-        for r in range(rows.words.size):
+    seen, before, n = np.zeros(WORDS // 64, np.uint64), np.empty(WORDS // 64, np.uint64), np.uint64(0)
+    for j in range(items.size):
+        b, begin, dense = first + j, n, items[j] >= WORDS
+        high = np.uint64(buckets[j]) << _WORD_BITS
+        if dense:
+            n += np.uint64(WORDS)
+        for r in range(0 if dense else rows.words.size):
             words = rows.words[r]
             for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 2]):
                 word = short_at(words, i)
                 seen[word >> _BITS] |= _ONE << (word & _INSIDE)
-        for k in range(seen.size):
-            bits = seen[k]
-            seen[k] = 0
+        for k in range(0 if dense else seen.size):
+            before[k], bits = n, seen[k]
             while bits:
-                word = (np.uint64(k) << _BITS) | lowest_bit(bits)
+                keys[n] = high | (np.uint64(k) << _BITS) | lowest_bit(bits)
                 bits &= bits - _ONE
-                keys[n] = high | word
-                neg[n] = table[word] & _LOW
-                pos[n] = table[word] >> _HALF
-                table[word] = 0
                 n += _ONE
-    return items.size, np.int64(n)
+        sides[:, begin:n] = 0
+        sums[:, :, begin:n] = 0.0
+        for label in range(2):
+            side = sides[label]
+            for r in range(rows.words.size):
+                words, counts, own = rows.words[r], rows.counts[r], weights[r]
+                for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
+                    word = short_at(words, i)
+                    block, below = word >> _BITS, (_ONE << (word & _INSIDE)) - _ONE
+                    at = begin + word if dense else before[block] + count_bits(seen[block] & below)
+                    side[at] += np.int64(word_at(counts, i)) if counts else 1
+                    if own:
+                        total, slip = compensated(sums[label, 0, at], sums[label, 1, at], float_at(own, i))
+                        sums[label, 0, at], sums[label, 1, at] = total, slip
+        if dense:
+            at, n = begin, begin
+            for word in range(WORDS):
+                keys[n], sides[0, n], sides[1, n] = high | np.uint64(word), sides[0, at], sides[1, at]
+                if sums.size:
+                    sums[:, :, n] = sums[:, :, at]
+                n += np.uint64(sides[0, at] + sides[1, at] != 0)
+                at += _ONE
+        seen[:] = 0
+    return np.int64(n)

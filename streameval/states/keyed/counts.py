@@ -40,7 +40,6 @@ from streameval.states.keyed.grouping import (
     group_items,
     merge_counts,
     tally_bucket,
-    weigh_buckets,
 )
 from streameval.states.keyed.layout import (
     NO_COUNTS,
@@ -205,12 +204,13 @@ class KeyedCounts(Bucketed):
                 sides = self.pieces(bucket, 0), self.pieces(bucket, 1)
                 yield tally_bucket(bucket, *sides, weighted=self.layout.weighted)
         elif not self.layout.weighted:
-            yield ShortWords(self.places(start, stop), start, most // _ITEMS_A_KEY)
+            buckets, items, places = self.occupied(start, stop)
+            yield ShortWords(places, items, buckets, most // _ITEMS_A_KEY)
         else:
             for a, b in self._gatherings(sizes, most):
                 buckets, items, places = self.occupied(start + a, start + b)
-                for i, j in self._cuts(self._sizes(start + a, start + b)[buckets - start - a]):
-                    yield weigh_buckets(places, i, items[i:j], buckets[i:j])
+                cuts = list(self._cuts(self._sizes(start + a, start + b)[buckets - start - a]))
+                yield from ShortWords(places, items, buckets, most, cuts).counts()
 
     def most(self, budget: Budget) -> int:
         """Number of items gathered at once, so that the arrays of one thread take about an eighth of the budget.

@@ -2,15 +2,15 @@
 
 There is one general path: items of any layout are sorted together with their indices, which lead to label, count and
 weight (`group_items`). Two forms of rows are faster, and `KeyedCounts.rows_in` yields them where it can. 16-bit words
-without weights stay in place (`ShortWords`); large buckets are counted in a table. 64-bit words of one-word keys
-without counts are sorted with their label in a bit that the bucket makes redundant (`LabelledWords`). Both forms also
-sum the areas of the curves without storing distinct keys. 16-bit words with weights are counted in place too.
+stay in place (`ShortWords`). 64-bit words of one-word keys without counts are sorted with their label in a bit that the
+bucket makes redundant (`LabelledWords`). Both forms also sum the areas of the curves without storing distinct keys.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,22 +21,18 @@ from streameval.kernels.exact import joined_halves
 from streameval.kernels.keyed import wide
 from streameval.kernels.keyed.ranked import rank_buckets, rank_sorted
 from streameval.kernels.keyed.sorting import sort_words
-from streameval.kernels.keyed.weights import SUMS, sum_words, weigh_words
 from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from streameval.kernels.singletons import Addresses
     from streameval.states.keyed.layout import Columns, SegmentAddresses
     from streameval.typing import Array
 
 _ROOM = 1 << 18  # largest number of distinct keys of 16-bit words that are counted at a time
 _TALLIED = 1 << 14  # items above which a bucket whose areas alone are needed is counted in a table, not sorted
-_WEIGHED = 1 << 15  # items above which the words of a bucket with weights are counted in a table, not sorted
 _TABLES: list[tuple[Array, Array]] = []  # spare tables of zeros, reused because fresh memory is slow
-_SUMS: list[Array] = []  # spare tables of zeros for weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +82,21 @@ class Ranked(NamedTuple):
     trapezoid: Any = None
 
 
-class _RankSums:
-    """Sums of `Ranked` over rows without weights, from the best score down.
+def _rank(add: Callable[[Array, int, Array], None], above: tuple[int, int], negatives: int) -> Ranked:
+    """`Ranked` of rows without weights, from the best score down, below some negatives and positives.
 
-    Attributes
+    Parameters
     ----------
-    above : int64 array of shape (2,), rows and positives so far
-    twice : twice the number of all negatives
-    sums : uint64 array of shape (4,), see `streameval.kernels.keyed.ranked.rank_sorted`
+    add : adds the terms of the rows, see `streameval.kernels.keyed.ranked.rank_sorted`
+    above : negatives and positives above; all rows together have fewer than `HELD` positives
+    negatives : number of all negatives
     """
-
-    __slots__ = ("_before", "above", "sums", "twice")
-
-    def __init__(self, above: tuple[int, int], negatives: int) -> None:
-        """Begin below some negatives and positives; all rows together have fewer than `HELD` positives."""
-        self.above, self.twice, self.sums = np.array((sum(above), above[1])), 2 * negatives, np.zeros(4, np.uint64)
-        self._before = above
-
-    def ranked(self) -> Ranked:
-        """The sums of the rows that were added."""
-        won, precision = (joined_halves(self.sums[at : at + 2].tolist()) for at in (0, 2))
-        rows, pos = self.above.tolist()
-        neg, pos = rows - pos - self._before[0], pos - self._before[1]
-        return Ranked(won, 2 * precision, neg, pos, neg, pos)
+    counts, sums = np.array((sum(above), above[1])), np.zeros(4, np.uint64)
+    add(counts, 2 * negatives, sums)
+    won, precision = (joined_halves(sums[at : at + 2].tolist()) for at in (0, 2))
+    rows, pos = counts.tolist()
+    neg, pos = rows - pos - above[0], pos - above[1]
+    return Ranked(won, 2 * precision, neg, pos, neg, pos)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,39 +138,44 @@ class LabelledWords:
         spare = np.empty(np.diff(self.bounds).max(initial=0), np.uint64)
         for begin, end in pairwise(self.bounds.tolist()):
             sort_words(self.words[begin:end], spare)
-        sums = _RankSums(above, negatives)
-        rank_sorted(self.words, sums.above, sums.twice, sums.sums)
-        return sums.ranked()
+        return _rank(partial(rank_sorted, self.words), above, negatives)
 
 
 @dataclass(frozen=True, slots=True)
 class ShortWords:
-    """Rows without weights whose words have 16 bits, at their addresses.
+    """Rows whose words have 16 bits, at their addresses.
 
     Attributes
     ----------
-    places : SegmentAddresses of consecutive buckets
-    bucket : number of the first bucket
+    places : SegmentAddresses of the buckets
+    items, buckets : int64 arrays of shape (n_buckets,), the items of each bucket, and its number
     most : number of distinct keys to count at a time, about
+    cuts : intervals of these buckets that are counted together; if empty, they follow from `most`
     """
 
     places: SegmentAddresses
-    bucket: int
+    items: Array
+    buckets: Array
     most: int
+    cuts: Sequence[tuple[int, int]] = ()
 
     def counts(self, room: int = 0) -> Iterator[Counts]:
-        """Distinct keys with their counts."""
-        return _count_words(self.places.at, self.bucket, self.most)
+        """Distinct keys with their counts and weights."""
+        ends = np.cumsum(np.append(0, self.items.clip(max=WORDS)))
+        for i, j in self.cuts or _together(ends, min(max(self.most, WORDS), _ROOM)):
+            most, items, buckets = int(ends[j] - ends[i]), self.items[i:j], self.buckets[i:j]
+            sides = np.empty((2, most), np.int64)
+            keys, sums = np.empty(most, np.uint64), np.empty((2, 2, most if self.places.weights.any() else 0))
+            n = tally_words(self.places.at, self.places.weights, i, items, buckets, keys, sides, sums)
+            weights = (sums[:, 0, :n] + sums[:, 1, :n]) if sums.size else ()
+            yield Counts(keys[:n], _no_rest(keys[:n]), *sides[:, :n], *weights)
 
     def ranked(self, above: tuple[int, int], negatives: int) -> Ranked:
-        """`Ranked` of the distinct keys, which are not stored."""
-        rows, sums = self.places.at, _RankSums(above, negatives)
-        starts = rows.starts[:, ::2]
-        items = np.diff(starts.sum(axis=0))
-        tallied = (items > _TALLIED) | (np.diff(starts[rows.counts != 0]) > 0).any(axis=0)
+        """`Ranked` of the distinct keys, which are not stored; the rows have no weights."""
+        rows = self.places.at
+        tallied = (self.items > _TALLIED) | (np.diff(rows.starts[rows.counts != 0, ::2]) > 0).any(axis=0)
         with _tables() as tables:
-            rank_buckets(rows, items, tallied, *tables, sums.above, sums.twice, sums.sums)
-        return sums.ranked()
+            return _rank(partial(rank_buckets, rows, self.items, tallied, *tables), above, negatives)
 
 
 def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:
@@ -287,48 +280,6 @@ def tally_bucket(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Coun
     return Counts(keys, _no_rest(keys), neg, pos, *((sums + errors)[:, words] if weighted else ()))
 
 
-def weigh_buckets(places: SegmentAddresses, first: int, items: Array, buckets: Array) -> Counts:
-    """Count 16-bit words with weights in small buckets, or in a single large one.
-
-    Weights are added in the order of the segments.
-
-    Parameters
-    ----------
-    places : addresses of all buckets of an interval
-    first : the first of these buckets, as an index in `places`
-    items : int64 array of shape (n_buckets,), the items of each of these buckets
-    buckets : int64 array of shape (n_buckets,), the upper bits of their keys
-    """
-    if items[0] <= _WEIGHED:
-        size = int(items.sum())
-        columns = *_empty_counts(size), *np.empty((2, size))
-        n = weigh_words(places.at, places.weights, items, buckets, first, *columns)
-        keys, neg, pos, neg_weight, pos_weight = (column[:n] for column in columns)
-        return Counts(keys, _no_rest(keys), neg, pos, neg_weight, pos_weight)
-    starts = np.ascontiguousarray(places.at.starts[:, 2 * first : 2 * first + 3])
-    rows = places.at._replace(starts=starts)
-    [counts] = _count_words(rows, int(buckets[0]), WORDS)
-    sums = np.empty((2, counts.keys.size))
-    with _sums() as table:
-        sum_words(rows, places.weights, 0, counts.keys, table, *sums)
-    return replace(counts, neg_weight=sums[0], pos_weight=sums[1])
-
-
-def _count_words(rows: Addresses, bucket: int, room: int) -> Iterator[Counts]:
-    """Distinct 32-bit keys of the buckets from `bucket` on, whose 16-bit words are at the addresses `rows`.
-
-    Yields about `room` keys at a time, and at least those of one bucket.
-    """
-    items, done = np.diff(rows.starts[:, ::2]).sum(axis=0), 0
-    most = min(max(room, WORDS), _ROOM, int(items.clip(max=WORDS).sum()))
-    with _tables() as tables:
-        while done < items.size:
-            columns = _empty_counts(most + 1)
-            done, n = tally_words(rows, items, bucket, done, *tables, *columns)
-            keys, neg, pos = (column[:n] for column in columns)
-            yield Counts(keys, _no_rest(keys), neg, pos)
-
-
 @contextmanager
 def _tables() -> Iterator[tuple[Array, Array]]:
     """A table and a bitmap of zeros for the words of a bucket, which must be zeros again."""
@@ -338,17 +289,6 @@ def _tables() -> Iterator[tuple[Array, Array]]:
         tables = np.zeros(WORDS, np.uint64), np.zeros(WORDS // 64, np.uint64)
     yield tables
     _TABLES.append(tables)
-
-
-@contextmanager
-def _sums() -> Iterator[Array]:
-    """A table of zeros for the weights of the words of a bucket, which must be zeros again."""
-    try:
-        table = _SUMS.pop()
-    except IndexError:  # other threads hold them all
-        table = np.zeros(SUMS)
-    yield table
-    _SUMS.append(table)
 
 
 def _empty_counts(keys: int) -> tuple[Array, Array, Array]:
