@@ -109,32 +109,10 @@ def prefetch_at(_typing, _address, _number):
 
 
 @intrinsic
-def eight_bytes(_typing, array, _start):
-    """Read eight bytes of a contiguous array as a little-endian number; all eight must lie in the array.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from streameval.kernels.jit import jit
-    >>> @jit
-    ... def one(values):
-    ...     return eight_bytes(values, 1)
-    >>> one(np.array([9, 1, 1, 0, 0, 0, 0, 0, 0], np.uint8))
-    257
-    """
-    from llvmlite import ir
-    from numba import types
-
-    def generate(context, builder, signature, arguments):
-        place = _place(context, builder, signature, arguments)
-        return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
-
-    return types.uint64(array, types.intp), generate
-
-
-@intrinsic
 def eight_at(_typing, _address, _start):
-    """`eight_bytes` for an array given by its address, because functions that take arrays count references to them.
+    """Read eight bytes of an array given by its address as a little-endian number; all eight must lie in the array.
+
+    Functions that take arrays count references to them.
 
     Examples
     --------

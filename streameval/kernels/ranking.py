@@ -19,7 +19,6 @@ _UNIT = float(UNIT)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _GROUPS_AT_ONCE = 1 << 9
-RANKED = (0.0,) * 8  # the sums of `ranked_groups` before the first group
 
 
 @jit
@@ -180,19 +179,19 @@ def informedness_counts(neg, pos, before_neg, before_pos, total_neg, total_pos):
     return best, where, best_true, best_false
 
 
-@inlined
-def ranked_groups(sums, neg, pos, size, before_neg, before_pos, total_neg):
-    """The sums of `ranked_weights` after the first `size` groups of these: four compensated sums, zeros at first.
+@jit
+def ranked_weights(neg, pos, before_neg, before_pos, total_neg):
+    """Σ p·(N − F − n/2), Σ p·(T + p)/(T + p + F + n), Σ n and Σ p for weights, each compensated.
 
     N − F and the denominators follow from the sums of n and of p, which are added to what lies above. Whether a group
     has positives is unpredictable; without them it has no term. So one loop collects the groups with positives without
     a branch, and another one adds up their terms.
     """
-    area, area_slip, share, share_slip, n, n_slip, p, p_slip = sums
+    area, area_slip, share, share_slip, n, n_slip, p, p_slip = (0.0,) * 8
     hits, lost, passed, slips = np.empty((4, _GROUPS_AT_ONCE))
-    for start in range(0, size, _GROUPS_AT_ONCE):
+    for start in range(0, neg.size, _GROUPS_AT_ONCE):
         found = np.uint64(0)
-        for i in range(start, min(start + _GROUPS_AT_ONCE, size)):
+        for i in range(start, min(start + _GROUPS_AT_ONCE, neg.size)):
             n, n_slip = compensated(n, n_slip, neg[i])
             hits[found], lost[found], passed[found], slips[found] = pos[i], neg[i], n, n_slip
             found += np.uint64(pos[i] > 0.0)
@@ -206,20 +205,7 @@ def ranked_groups(sums, neg, pos, size, before_neg, before_pos, total_neg):
             left += left_slip - F_slip
             area, area_slip = compensated(area, area_slip, hits[k] * (left + 0.5 * lost[k]))
             share, share_slip = compensated(share, share_slip, hits[k] * (T / (T + (F + F_slip))))
-    return area, area_slip, share, share_slip, n, n_slip, p, p_slip
-
-
-@inlined
-def ranked_end(sums):
-    """What `ranked_weights` returns."""
-    area, area_slip, share, share_slip, n, n_slip, p, p_slip = sums
     return area + area_slip, share + share_slip, n + n_slip, p + p_slip
-
-
-@jit
-def ranked_weights(neg, pos, before_neg, before_pos, total_neg):
-    """Σ p·(N − F − n/2), Σ p·(T + p)/(T + p + F + n), Σ n and Σ p for weights, each compensated."""
-    return ranked_end(ranked_groups(RANKED, neg, pos, neg.size, before_neg, before_pos, total_neg))
 
 
 @jit

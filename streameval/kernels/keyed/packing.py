@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
-from streameval.kernels.prefetch import eight_bytes
+from streameval.kernels.prefetch import eight_at
 
 _ON = 255  # this byte continues a difference in the next byte
 _NARROW = 1 << 16  # differences below this may be cheaper byte by byte
@@ -122,10 +122,11 @@ def _words(first, width, data, n, out, at):
         return _narrow(word, data, n, out, at)
     if width > 8 or data.size != (n - 1) * width:
         return False
+    address = np.uint64(data.ctypes.data)
     mask = ~np.uint64(0) >> np.uint64(64 - 8 * width) if width else np.uint64(0)
     full = min(n - 1, (data.size - 8) // width + 1) if data.size >= 8 else 0  # those with eight bytes to read
     for i in range(full):
-        word += eight_bytes(data, i * width) & mask
+        word += eight_at(address, i * width) & mask
         out[at + 1 + i] = word
     for i in range(full, n - 1):
         for b in range(width):

@@ -20,17 +20,14 @@ import pyarrow as pa
 
 from streameval.errors import NullError
 from streameval.kernels.blocks.changes import spread_rows
-from streameval.kernels.blocks.clusters import count_lone_units
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
-from streameval.kernels.lift import keep_shared
 from streameval.kernels.segments import tally_pairs
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep, blocks_of
-from streameval.states.clusters.sizes import KEY_BITS, SizeTable, by_tables, clusters_of
+from streameval.states.clusters.sizes import SizeTable, by_tables, clusters_of
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.grouping import Counts, LabelledWords
-from streameval.states.keyed.hot import run_lengths, run_starts, run_sums
+from streameval.states.keyed.hot import by_run
 from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
+    from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
 __all__ = ["ClusterCounts", "ClusterSpec", "DerivedClusters", "id_type", "null_rows_by_block"]
@@ -142,7 +140,9 @@ class _ClusterBuilder:
 
     def update(self, batch: Batch) -> None:
         array, label = batch.columns[self.spec.column], batch.label
-        bare = self._unlabelled(batch) if self.spec.unlabelled else None
+        bare = None  # a further word for each row: 1 if it has no label, else 0
+        if self.spec.unlabelled:
+            bare = (np.zeros(label.size) if batch.labelled is None else ~batch.labelled).astype(np.uint64)
         array = row_nulls(array)
         if array.null_count:
             if self.spec.nulls == "error":
@@ -160,29 +160,15 @@ class _ClusterBuilder:
             return
         first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)
         rest = rest if bare is None else np.column_stack((rest, bare))
-        starts = run_starts((first, *rest.T))
-        if starts is None:
-            self._segments.add_ids((first, *rest.T), label=label)
-        else:
-            rows, positive = run_lengths(starts, label.size), run_sums(label, starts)
-            self._add_counted(first[starts], rest[starts], (rows - positive, positive))
-
-    def _unlabelled(self, batch: Batch) -> Array:
-        """A further word for each row: 1 if it has no label, else 0."""
-        return np.zeros(batch.label.size, np.uint64) if batch.labelled is None else (~batch.labelled).astype(np.uint64)
+        self._segments.add_ids(*by_run((first, *rest.T), label))
 
     def _add_entries(self, array: pa.DictionaryArray, label: Array, partition: str) -> None:
         """Count rows by their dictionary entry."""
         first, rest = identify(array.dictionary, self.spec.type, self.spec.scope, partition)
         table = np.zeros((first.size, 2), np.int64)
         tally_pairs(read_only(array.indices.to_numpy()), read_only(label), table)
-        self._add_counted(first, rest, (table[:, 0], table[:, 1]))
-
-    def _add_counted(self, first: Array, rest: Array, table: tuple[Array, Array]) -> None:
-        """Add ids with their negatives and positives."""
-        for label, counts in enumerate(table):
-            at = np.flatnonzero(counts)
-            self._segments.add_ids((first[at], *rest[at].T), counts[at], np.full(at.size, label, np.uint8))
+        at, labels = np.nonzero(table)
+        self._segments.add_ids((first[at], *rest[at].T), table[at, labels], labels.astype(np.uint8))
 
     def state(self) -> ClusterCounts:
         single = self.spec.nulls == "singleton"
@@ -258,12 +244,8 @@ class ClusterCounts(PlainState):
         Null ids have no id to hash: row k of label l has the block of ``hash(k) ^ l``, hashed again.
         """
         sweep = Sweep(BLOCKS)
-        for rows in self.keyed.rows_in(shard, budget):
-            if isinstance(rows, LabelledWords):
-                _sweep_rows(rows, sweep)
-                continue
-            for counts in rows.counts():
-                sweep.add_units(_own_blocks(counts.keys), counts.neg, counts.pos)
+        for counts in self.keyed.grouped(shard, budget):
+            sweep.add_units(blocks_of(unmix(counts.keys), BLOCKS), counts.neg, counts.pos)
         if shard == self.shards()[0]:
             sweep.add_lone(null_rows_by_block(self.single_rows))
         return sweep.result()
@@ -331,22 +313,6 @@ def null_rows_by_block(rows: Array) -> Array:
     for label, count in enumerate(rows.tolist()):
         spread_rows(np.uint64(label), count, found[label])
     return found.T
-
-
-def _own_blocks(keys: Array) -> Array:
-    """Block of each cluster, from its key."""
-    return blocks_of(unmix(keys), BLOCKS)
-
-
-def _sweep_rows(rows: LabelledWords, sweep: Sweep) -> None:
-    """Add clusters given as rows; singletons that a quick test finds are not sorted."""
-    size, top = rows.words.size, np.uint64(rows.top)
-    lone = np.empty(size + 1, np.uint64)
-    bounds = keep_shared(rows.words, rows.bounds, KEY_BITS, lone)
-    lone = lone[: size - bounds[-1]]
-    sweep.add_lone(count_lone_units(lone, top, BLOCKS))
-    for counts in replace(rows, words=rows.words[: bounds[-1]], bounds=bounds).counts():
-        sweep.add_units(_own_blocks(counts.keys), counts.neg, counts.pos)
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:

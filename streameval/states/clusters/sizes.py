@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels.keyed.sizes import LARGEST, tally_clusters
-from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.lift import tally_sizes
 from streameval.states.keyed.grouping import Counts
 from streameval.states.protocol import Small, Totals
@@ -135,9 +134,6 @@ class SizeState(Small):
         """Rows in clusters."""
         rows, pos = int((self.table.size * self.table.clusters).sum()), int(self.table.positives.sum())
         return Totals(rows - pos, pos, float(rows - pos), float(pos))
-
-
-KEY_BITS = ID_BUCKETS.bit_length() - 2  # bits of a word that its bucket determines, apart from the dropped first bit
 
 
 def by_tables(

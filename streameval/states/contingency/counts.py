@@ -34,7 +34,7 @@ from streameval.states.clusters.counts import ClusterSpec, DerivedClusters
 from streameval.states.contingency.cells import Keys
 from streameval.states.keyed.builder import SegmentBuilder, SegmentBuilders
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.hot import by_run, labelled_runs
+from streameval.states.keyed.hot import by_run
 from streameval.states.keyed.ids import id_codes, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.protocol import PlainState, Small, Totals, Traits, mergeable, same_table
@@ -221,7 +221,7 @@ class ContingencyBuilder:
         self._label_rows += label.size - positive, positive
         clusters, classes = columns
         if self.spec.labelled:
-            self._cells.add_ids(*labelled_runs(self.spec.row_words(clusters, classes, batch.partition), label))
+            self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition), label))
         elif not self._add_pairs(clusters, classes, batch.partition):
             self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition)))
 

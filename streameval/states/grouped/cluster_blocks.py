@@ -10,7 +10,6 @@ groups, these are shared out by cluster among workers.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,15 +18,10 @@ from streameval.kernels.blocks.clusters import (
     BLOCK_BITS,
     cell_bounds,
     cluster_blocks,
-    count_lone_cells,
-    count_lone_clusters,
-    sorted_cells,
 )
-from streameval.kernels.lift import keep_shared
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep
 from streameval.states.clusters.counts import DerivedClusters, null_rows_by_block
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
-from streameval.states.keyed.grouping import LabelledWords
 from streameval.states.keyed.layout import fixed_bits
 
 if TYPE_CHECKING:
@@ -97,10 +91,7 @@ class BlockedClusters(TaggedGroups):
         """The changes without each block of the unit; if `own` is given, whole clusters are also added to it."""
         sweep = Sweep(self.spec.key.count)
         for stretch in self.keyed.rows_in(shard, budget):
-            if isinstance(stretch, LabelledWords):
-                _sweep_rows(stretch, sweep, own)
-            else:
-                _sweep_cells(list(stretch.counts()), sweep, own)
+            _sweep_cells(list(stretch.counts()), sweep, own)
         if shard == self.shards()[0]:
             single = np.zeros((self.spec.key.count, 2), np.int64)
             single[self.codes()] = self.table.facts[:, :2]
@@ -125,26 +116,6 @@ class ClustersOfBlocks(DerivedClusters):
         return changes
 
 
-def _sweep_rows(rows: LabelledWords, sweep: Sweep, own: Sweep | None) -> None:
-    """Add clusters given as rows; singletons that a quick test finds are not sorted."""
-    size, fixed = rows.words.size, fixed_bits(rows.buckets) | np.uint64(rows.top)
-    lone = np.empty(size + 1, np.uint64)
-    bounds = keep_shared(rows.words, rows.bounds, 0, lone)
-    lone = lone[: size - bounds[-1]]
-    sweep.add_lone(count_lone_cells(lone, len(sweep)))
-    if own is not None:
-        own.add_lone(count_lone_clusters(lone, rows.bounds - bounds, fixed, len(own)))
-    words = rows.words[: bounds[-1]]
-    for a, b in pairwise(bounds.tolist()):
-        words[a:b].sort()
-    keys, neg, pos, starts = sorted_cells(words, bounds)
-    blocks = ((keys >> np.uint64(1)) & _BLOCK).astype(np.int64)
-    clusters = cell_bounds(keys, _NONE, starts, 1)
-    whole = sweep.add(clusters, blocks, neg, pos)
-    if own is not None:
-        own.add_units(cluster_blocks(keys, clusters, starts, fixed, 1, len(own)), *whole)
-
-
 def _sweep_cells(buckets: list[Counts], sweep: Sweep, own: Sweep | None) -> None:
     """Add the clusters of whole buckets, given as cells."""
     starts = np.cumsum([0, *(counts.keys.size for counts in buckets)])
@@ -153,8 +124,8 @@ def _sweep_cells(buckets: list[Counts], sweep: Sweep, own: Sweep | None) -> None
     )
     second = np.ascontiguousarray(rest[:, 0]) if rest.shape[1] else _NONE
     blocks = ((second if second.size else keys) & _BLOCK).astype(np.int64)
-    clusters = cell_bounds(keys, second, starts, 0)
+    clusters = cell_bounds(keys, second, starts)
     whole = sweep.add(clusters, blocks, neg, pos)
     if own is not None:
         fixed = fixed_bits(np.array([counts.bucket for counts in buckets]))
-        own.add_units(cluster_blocks(keys, clusters, starts, fixed, 0, len(own)), *whole)
+        own.add_units(cluster_blocks(keys, clusters, starts, fixed, len(own)), *whole)

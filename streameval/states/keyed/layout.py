@@ -277,14 +277,6 @@ class SegmentAddresses:
                         columns.append(held)
         return cls(Addresses(starts, *addresses[:3]), columns, addresses[3])
 
-    @classmethod
-    def of_columns(cls, columns: Columns) -> SegmentAddresses:
-        """Addresses of items of label 0 in a single bucket."""
-        own = [column if column.size else None for column in columns]
-        at = np.array([0 if column is None else column.__array_interface__["data"][0] for column in own], np.uint64)
-        starts = np.array([[0, columns[0].size, columns[0].size]])
-        return cls(Addresses(starts, *at[:3, np.newaxis]), [*columns], at[3:])
-
 
 def _places(codes: Array, buckets: Array, start: int, stop: int) -> Array:
     """The place of each code among the codes of `buckets`, which are some of those from `start` to `stop`."""
