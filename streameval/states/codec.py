@@ -186,7 +186,7 @@ def _windows(runs: Iterable[Sequence[State]], schema: pa.Schema, each: Mapper) -
 
 def _items(state: State) -> int:
     """Stored items in the keyed counts of a state."""
-    return sum(int(counts.occurring("items")[1].sum()) for counts in state.runs().values())
+    return sum(int(counts.outline.items.sum()) for counts in state.runs().values())
 
 
 def or_empty(found: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

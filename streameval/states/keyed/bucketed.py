@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +18,9 @@ from streameval.budget import Budget
 from streameval.errors import ClusterError
 from streameval.kernels import segments as kernels
 from streameval.kernels.exact import add_at
-from streameval.states.keyed.layout import FEW, BucketCounts, Layout, Segment, SegmentAddresses, Side
+from streameval.states.keyed.layout import BucketCounts, Layout, Segment, SegmentAddresses, Side, index_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streameval.budget import Buffer
     from streameval.typing import Array
 
@@ -51,10 +48,21 @@ class Bucketed:
 
     @property
     def outline(self) -> BucketCounts:
-        """Rows, items and weights of each code."""
-        if self.full_outline is not None:
-            return self.full_outline
-        return BucketCounts(self._codes, self._rows, self._items, self._sums, self.nbytes)
+        """Rows, items and weights of each code that occurs."""
+        return self._own_outline if self.full_outline is None else self.full_outline
+
+    @cached_property
+    def _own_outline(self) -> BucketCounts:
+        """The outline of the rows held here."""
+        own = [np.diff(segment.starts) > 0 for segment in self.segments]
+        codes, places = index_codes([x.codes[here] for x, here in zip(self.segments, own, strict=True)], self.layout)
+        rows, items = np.zeros((2, codes.size), np.int64)
+        weights: list[tuple[Array, Array]] = []
+        for segment, here, place in zip(self.segments, own, places, strict=True):
+            rows[place] += segment.rows[here]
+            items[place] += np.diff(segment.starts)[here]
+            weights += [(place, side[here]) for side in (() if segment.sums is None else segment.sums)]
+        return BucketCounts(codes.astype(np.int64), rows, items, _rounded_sums(weights, codes.size), self.nbytes)
 
     def holding(self, budget: Budget | None = None) -> Budget:
         """The budget for results computed from the rows: the given one, else that of the rows, else a new one."""
@@ -80,79 +88,13 @@ class Bucketed:
 
         It is not cached: for many small states, such as slices, it would take more memory than their rows.
         """
-        codes, values = self.occurring(name)
+        outline = self.outline
+        values: Array = getattr(outline, name)
         stop = self.layout.codes if stop is None else stop
         out = np.zeros(stop - start, values.dtype)
-        a, b = np.searchsorted(codes, (start, stop)).tolist()
-        out[codes[a:b] - start] = values[a:b]
+        a, b = np.searchsorted(outline.codes, (start, stop)).tolist()
+        out[outline.codes[a:b] - start] = values[a:b]
         return out
-
-    def occurring(self, name: str) -> tuple[Array, Array]:
-        """The codes that occur, ascending, and a column of the outline for them: rows, items or (rounded) sums."""
-        if self.full_outline is None:
-            return self._codes, getattr(self, f"_{name}")
-        return self.full_outline.codes, getattr(self.full_outline, name)
-
-    @cached_property
-    def _codes(self) -> Array:
-        """The codes that occur, ascending."""
-        if self._apart:
-            return np.concatenate([segment.codes for segment in self.segments], dtype=np.int64)
-        found = [segment.codes[np.diff(segment.starts) > 0] for segment in self.segments]
-        if sum(codes.size for codes in found) * FEW < self.layout.codes:
-            return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
-        occurs = np.zeros(self.layout.codes, np.bool_)
-        for codes in found:
-            occurs[codes] = True
-        return np.flatnonzero(occurs)
-
-    @cached_property
-    def _apart(self) -> bool:
-        """Whether each code has one piece, and codes ascend from segment to segment, as in parts of another state."""
-        ends = [(int(each.codes[0]), int(each.codes[-1])) for each in self.segments if each.codes.size]
-        ascend = all(one[1] < other[0] for one, other in pairwise(ends))
-        return bool(ends) and ascend and all(np.diff(each.starts).all() for each in self.segments)
-
-    @cached_property
-    def _rows(self) -> Array:
-        return self._total(lambda segment: segment.rows)
-
-    @cached_property
-    def _items(self) -> Array:
-        return self._total(lambda segment: np.diff(segment.starts))
-
-    def _total(self, value: Callable[[Segment], Array]) -> Array:
-        """Total over the segments for each code that occurs."""
-        if self._apart:
-            return np.concatenate([value(segment) for segment in self.segments], dtype=np.int64)
-        few = sum(segment.codes.size for segment in self.segments) * FEW < self.layout.codes
-        total = np.zeros(self._codes.size if few else self.layout.codes, np.int64)
-        for segment in self.segments:
-            if few:
-                own = np.diff(segment.starts) > 0
-                total[np.searchsorted(self._codes, segment.codes[own])] += value(segment)[own]
-            else:
-                total[segment.codes] += value(segment)
-        return total if few else total[self._codes]
-
-    @cached_property
-    def _sums(self) -> Array:
-        """Weight of each code that occurs, correctly rounded."""
-        if self._apart and all(each.sums is not None for each in self.segments):
-            return np.concatenate([each.sums.sum(axis=0) for each in self.segments if each.sums is not None])
-        total, errors = np.zeros((2, self.layout.codes))
-        inexact = np.zeros(self.layout.codes, np.bool_)
-        parts = [(each.codes, sums) for each in self.segments if each.sums is not None for sums in each.sums]
-        for codes, weights in parts:
-            add_at(codes, weights, total, errors, inexact)
-        total += errors
-        further: dict[int, list[float]] = {}
-        for codes, weights in parts if inexact.any() else ():
-            at = inexact[codes]
-            for code, weight in zip(codes[at].tolist(), weights[at].tolist(), strict=True):
-                further.setdefault(code, []).append(weight)
-        total[list(further)] = [math.fsum(weights) for weights in further.values()]
-        return total[self._codes]
 
     @property
     def nbytes(self) -> int:
@@ -232,9 +174,24 @@ class Bucketed:
         return buckets + start, own.sum(axis=1), found
 
 
-def check_items(found: Array, expected: Array) -> None:
+def _rounded_sums(weights: list[tuple[Array, Array]], count: int) -> Array:
+    """The sums of weights at their places, correctly rounded, as a float64 array of shape (count,)."""
+    total, errors, inexact = np.zeros(count), np.zeros(count), np.zeros(count, np.bool_)
+    for places, values in weights:
+        add_at(places, values, total, errors, inexact)
+    total += errors
+    further: dict[int, list[float]] = {}
+    for places, values in weights if inexact.any() else ():
+        at = inexact[places]
+        for place, value in zip(places[at].tolist(), values[at].tolist(), strict=True):
+            further.setdefault(place, []).append(value)
+    total[list(further)] = [math.fsum(values) for values in further.values()]
+    return total
+
+
+def check_items(items: Array, expected: Array) -> None:
     """Raise `RowsError` if the items are not the expected ones."""
-    if not np.array_equal(found, expected):
+    if not np.array_equal(items, expected):
         raise RowsError("the rows of this state are on the workers of a cluster; only its evaluation can read them")
 
 

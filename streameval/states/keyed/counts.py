@@ -138,8 +138,7 @@ class KeyedCounts(Bucketed):
 
     def within(self, other: KeyedCounts) -> KeyedCounts:
         """The same rows, marked as a range of `other`, whose outline they get; raises `RowsError` if they differ."""
-        codes, items = self.occurring("items")
-        check_items(items, other.items[codes])
+        check_items(self.outline.items, other.items[self.outline.codes])
         return replace(self, full_outline=other.outline)
 
     def check(self, other: KeyedCounts, interval: Interval) -> None:
@@ -150,8 +149,8 @@ class KeyedCounts(Bucketed):
 
     def intervals(self, items: int = SLAB) -> list[Interval]:
         """Cut the buckets into intervals of about `items` items each, or rows if they have weights; see `cut`."""
-        codes, counts = self.occurring("rows" if self.layout.weighted else "items")
-        buckets = codes >> 1
+        counts = self.outline.rows if self.layout.weighted else self.outline.items
+        buckets = self.outline.codes >> 1
         first = np.flatnonzero(np.diff(buckets, prepend=-1))
         return cut(np.add.reduceat(counts, first) if first.size else counts, items, buckets[first])
 

@@ -278,6 +278,29 @@ class SegmentAddresses:
         return cls(Addresses(starts, *addresses[:3]), columns, addresses[3])
 
 
+def index_codes(codes: Sequence[Array], layout: Layout) -> tuple[Array, list[Array]]:
+    """The distinct codes of a layout in ascending order, as uint32, and the index of each given code among them.
+
+    Examples
+    --------
+    >>> distinct, places = index_codes([np.array([3, 7], np.uint32), np.array([0, 7], np.uint32)], Layout(4, 64))
+    >>> distinct.tolist(), [place.tolist() for place in places]
+    ([0, 3, 7], [[1, 2], [0, 2]])
+    """
+    if sum(some.size for some in codes) * FEW < layout.codes:
+        together = np.concatenate([np.empty(0, np.uint32), *codes])
+        distinct, places = np.unique(together, return_inverse=True)
+        ends = np.cumsum([some.size for some in codes], dtype=np.int64)
+        return distinct, [places[end - some.size : end].astype(np.uint32) for end, some in zip(ends, codes, strict=True)]
+    occurs = np.zeros(layout.codes, np.bool_)
+    for some in codes:
+        occurs[some] = True
+    distinct = np.flatnonzero(occurs).astype(np.uint32)
+    place = np.empty(layout.codes, np.uint32)  # only those that occur are written and read
+    place[distinct] = np.arange(distinct.size)
+    return distinct, [place[some] for some in codes]
+
+
 def _places(codes: Array, buckets: Array, start: int, stop: int) -> Array:
     """The place of each code among the codes of `buckets`, which are some of those from `start` to `stop`."""
     indexed = (2 * buckets[:, np.newaxis] + np.arange(2)).ravel()

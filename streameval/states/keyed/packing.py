@@ -34,7 +34,7 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.keyed import packing as kernels
 from streameval.kernels.segments import sum_pieces
 from streameval.states.facts import check_counts
-from streameval.states.keyed.layout import NO_COUNTS, Segment
+from streameval.states.keyed.layout import NO_COUNTS, Segment, index_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -184,7 +184,7 @@ class Packing:
 
         Tables cover only the codes that occur, since states with few rows have few codes.
         """
-        codes, places = _places([part.codes for part in parts], self.layout.codes)
+        codes, places = index_codes([part.codes for part in parts], self.layout)
         sizes = np.zeros((2, codes.size), np.int64)
         several = np.zeros(codes.size, np.int64)
         for part, place in zip(parts, places, strict=True):
@@ -210,17 +210,6 @@ class Packing:
                 sums = sum_pieces(weights, bounds) if self.layout.weighted else None
                 rows_of = rows[here] if count.size else None
                 yield Segment.held(budget, codes[here], bounds, rows_of, sums, words, rest, count, weights)
-
-
-def _places(codes: list[Array], most: int) -> tuple[Array, list[Array]]:
-    """The distinct codes, all below `most`, in ascending order, and the index of each given code among them."""
-    occurs = np.zeros(most, np.bool_)
-    for some in codes:
-        occurs[some] = True
-    found = np.flatnonzero(occurs).astype(np.uint32)
-    place = np.empty(most, np.uint32)  # only those that occur are written and read
-    place[found] = np.arange(found.size)
-    return found, [place[some] for some in codes]
 
 
 def _binary(data: Array, ends: Array) -> pa.Array:

@@ -236,21 +236,21 @@ class ScoreCounts(PlainState):
 
     def _span(self, stop: int) -> Totals:
         """Totals of the buckets before `stop`."""
-        codes, rows = self.keyed.occurring("rows")
+        codes, rows = self.keyed.outline.codes, self.keyed.outline.rows
         end = int(codes.searchsorted(2 * stop))
         positive = (codes[:end] & 1).astype(np.bool_)
         pos = int(rows[:end][positive].sum())
         neg = int(rows[:end].sum()) - pos
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
-        sums, unit = self.keyed.occurring("sums")[1][:end], self._unit
+        sums, unit = self.keyed.outline.sums[:end], self._unit
         weights = [math.ldexp(_exact_sum(sums[side]), -unit) for side in (~positive, positive)]
         return Totals(neg, pos, weights[0], weights[1], weighted=True, unit=unit)
 
     @cached_property
     def _unit(self) -> int:
         """The unit of all weights, including those of missing scores; see `streameval.states.scores.weights`."""
-        return unit_of(_exact_sum(np.append(self.keyed.occurring("sums")[1], self.nan_weights)))
+        return unit_of(_exact_sum(np.append(self.keyed.outline.sums, self.nan_weights)))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals of buckets that can be finalized independently, from the best scores to the worst."""
