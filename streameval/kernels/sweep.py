@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
-from streameval.kernels.keyed.digits import DIGIT, MOST_BITS, SHORT, by_two_digits, insert, shift_of
+from streameval.kernels.keyed.sorting import DIGIT, MOST_BITS, SHORT, by_two_digits, insert, shift_of
 from streameval.kernels.keys import rank_f4
 
 CELL_BITS = 15

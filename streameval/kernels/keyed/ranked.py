@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit
-from streameval.kernels.keyed.digits import DIGIT, sort_bucket
+from streameval.kernels.keyed.sorting import DIGIT, sort_bucket
 from streameval.kernels.prefetch import lowest_bit, short_at, word_at
 from streameval.kernels.ranking import UNIT
 

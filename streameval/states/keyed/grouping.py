@@ -18,9 +18,8 @@ import numpy as np
 
 from streameval.kernels import segments as kernels
 from streameval.kernels.exact import joined_halves
-from streameval.kernels.keyed import wide
 from streameval.kernels.keyed.ranked import rank_buckets, rank_sorted
-from streameval.kernels.keyed.sorting import sort_words
+from streameval.kernels.keyed.sorting import count_rows, index_rows, sort_rows, sort_words, weigh_rows
 from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
 
@@ -246,16 +245,16 @@ def _grouped(neg: Columns, pos: Columns, bucket: int) -> tuple[Counts, Array]:
     counts, weights = (np.concatenate((neg[column], pos[column])) for column in (2, 3))
     rows = np.empty(size * width, np.uint64)
     for (words, rest, *_), first in ((neg, 0), (pos, middle)):
-        wide.index_rows(words.astype(np.uint64, copy=False), rest, first, rows[first * width :])
+        index_rows(words.astype(np.uint64, copy=False), rest, first, rows[first * width :])
     columns = (0,) * width
-    wide.sort_rows(rows, np.empty_like(rows), columns)
+    sort_rows(rows, np.empty_like(rows), columns)
     keys, rest, sides = np.empty(size, np.uint64), np.empty((size, width - 2), np.uint64), np.empty((2, size), np.int64)
-    n = wide.count_rows(rows, columns, middle, counts, keys, rest, *sides)
+    n = count_rows(rows, columns, middle, counts, keys, rest, *sides)
     found = Counts(keys[:n], rest[:n], sides[0, :n], sides[1, :n], bucket=bucket)
     if not weights.size:
         return found, NO_WEIGHTS
     sums, errors = np.empty((2, 2, n))
-    wide.weigh_rows(rows, columns, middle, weights, sums, errors)
+    weigh_rows(rows, columns, middle, weights, sums, errors)
     return replace(found, neg_weight=sums[0], pos_weight=sums[1]), errors[0]
 
 

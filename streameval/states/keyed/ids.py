@@ -61,24 +61,12 @@ def id_words(kind: str, scope: str = "global") -> int:
     return 2 if kind == "hash" or scope == "partition" else 1
 
 
-def hash_words(data: bytes) -> tuple[int, int]:
-    """Both words of an id given as bytes, or of a partition's path.
-
-    Examples
-    --------
-    >>> first, rest = identify(pa.array(["a"]), "hash")
-    >>> hash_words(b"a") == (int(first[0]), int(rest[0, 0]))
-    True
-    """
-    return hash_bytes(data)
-
-
 def hash_array(array: pa.Array) -> tuple[Array, Array]:
     """Both words of strings or binaries without nulls, each a uint64 array of shape (n,).
 
     Examples
     --------
-    >>> [int(word[1]) for word in hash_array(pa.array(["b", "a"]))] == [*hash_words(b"a")]
+    >>> [int(word[1]) for word in hash_array(pa.array(["b", "a"]))] == [*hash_bytes(b"a")]
     True
     """
     width = np.int32 if pa.types.is_string(array.type) or pa.types.is_binary(array.type) else np.int64
@@ -107,7 +95,7 @@ def identify(array: pa.Array, kind: str, scope: str = "global", partition: str =
     """
     first, rest = _words(array, kind)
     if scope == "partition":
-        salt, other = (np.uint64(word) for word in hash_words(partition.encode()))
+        salt, other = (np.uint64(word) for word in hash_bytes(partition.encode()))
         return first ^ salt, rest ^ other if rest.shape[1] else np.full((first.size, 1), other)
     return first, rest
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -290,8 +291,8 @@ def index_codes(codes: Sequence[Array], layout: Layout) -> tuple[Array, list[Arr
     if sum(some.size for some in codes) * FEW < layout.codes:
         together = np.concatenate([np.empty(0, np.uint32), *codes])
         distinct, places = np.unique(together, return_inverse=True)
-        ends = np.cumsum([some.size for some in codes], dtype=np.int64)
-        return distinct, [places[end - some.size : end].astype(np.uint32) for end, some in zip(ends, codes, strict=True)]
+        bounds = np.cumsum([0, *(some.size for some in codes)]).tolist()
+        return distinct, [places[a:b].astype(np.uint32) for a, b in pairwise(bounds)]
     occurs = np.zeros(layout.codes, np.bool_)
     for some in codes:
         occurs[some] = True

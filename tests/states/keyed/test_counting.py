@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from streameval.budget import Budget
 from streameval.kernels.jit import jit
 from streameval.kernels.keyed import sizes as kernels
-from streameval.kernels.keyed.digits import DIGIT, sort_bucket
-from streameval.kernels.keyed.sorting import sort_words
+from streameval.kernels.keyed.sorting import DIGIT, sort_bucket, sort_words
 from streameval.kernels.keys import ID_BUCKETS, MIX, unmix
 from streameval.states.clusters import counts, sizes
 from streameval.states.clusters.counts import ClusterCounts, ClusterSpec, id_type
