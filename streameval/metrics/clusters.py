@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from streameval.kernels.keyed.sizes import undominated
 from streameval.kernels.keys import unmix
-from streameval.kernels.lift import undominated
 from streameval.kernels.ranking import sum_of_products
 from streameval.metrics.protocol import Metric, ShardMetric
 from streameval.metrics.worst import Worst

@@ -22,7 +22,7 @@ import numpy as np
 
 from streameval.kernels.blocks.changes import add_clusters, occupied, unit_blocks
 from streameval.kernels.jit import read_only
-from streameval.kernels.lift import tally_sizes
+from streameval.kernels.keyed.sizes import tally_sizes
 from streameval.states.clusters.sizes import SizeTable
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.keyed.sizes import LARGEST, tally_clusters
-from streameval.kernels.lift import tally_sizes
+from streameval.kernels.keyed.sizes import LARGEST, tally_clusters, tally_sizes
 from streameval.states.keyed.grouping import Counts
 from streameval.states.protocol import Small, Totals
 
