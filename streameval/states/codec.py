@@ -52,7 +52,7 @@ from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.quantile_sketch import QuantileSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streameval.states.protocol import State, StoredSpec
     from streameval.states.rounds import Mapper
@@ -88,29 +88,40 @@ class _Metadata:
 
     def checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches, small ones joined, all validated; raises `FormatError` for unexpected columns and for nulls."""
+        held: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            if held and size + batch.nbytes > _SMALL:
+                yield self._sound(held)
+                held, size = [], 0
+            held.append(self._fitting(batch))
+            size += batch.nbytes
+            if size >= _SMALL:  # at once, so that a large batch is gone before the next is read
+                yield self._sound(held)
+                held, size = [], 0
+        if held:
+            yield self._sound(held)
+
+    def _fitting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch; raises if it has the wrong columns."""
         schema = _schema(self.spec)
-        for held in _joinable(_fitting(batches, self.spec.kind, schema)):
-            batch = held[0] if len(held) == 1 else pa.concat_batches(held)
-            _check(batch, self.spec.kind)
-            yield batch
+        if not batch.schema.equals(schema):
+            have = ", ".join(f"{field.name} {field.type}" for field in batch.schema)
+            want = ", ".join(f"{field.name} {field.type}" for field in schema)
+            kind = self.spec.kind
+            raise FormatError(f"the stored {kind} has the columns ({have}) instead of ({want}); store the state again")
+        return batch
 
-
-def _joinable(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Small batches together, larger ones one by one, in order."""
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        nbytes = batch.nbytes
-        if held and size + nbytes > _SMALL:
-            yield held
-            held, size = [], 0
-        held.append(batch)
-        size += nbytes
-        if size >= _SMALL:  # at once, so that a large batch is gone before the next is read
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
+    def _sound(self, held: list[pa.RecordBatch]) -> pa.RecordBatch:
+        """Batches as one; raises if it has nulls, or counts or weights that no rows have."""
+        batch = held[0] if len(held) == 1 else pa.concat_batches(held)
+        if any(column.null_count for column in batch.columns):
+            raise FormatError(f"the stored {self.spec.kind} has nulls, which a state never has; store it again")
+        try:
+            check_columns(batch)
+        except ValueError as error:
+            raise FormatError(f"the stored {self.spec.kind} is damaged: {error}; store it again") from error
+        return batch
 
 
 def _schema(spec: StoredSpec) -> pa.Schema:
@@ -344,11 +355,6 @@ def _read_metadata(schema: pa.Schema) -> _Metadata:
             f"streameval {__version__} reads version {spec.version}: fold the data again, or read it with the version "
             "that wrote it"
         )
-    return _parsed(spec, facts)
-
-
-def _parsed(spec: type[StoredSpec], facts: Mapping[str, str]) -> _Metadata:
-    """The spec, the row counts and the header."""
     try:
         header = json.loads(facts[_PREFIX + "header"])
         metadata = _Metadata(spec(**header["spec"]), json.loads(facts[_PREFIX + "rows"]), header)
@@ -359,23 +365,3 @@ def _parsed(spec: type[StoredSpec], facts: Mapping[str, str]) -> _Metadata:
             f"the metadata of the stored {spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
         ) from error
     return metadata
-
-
-def _fitting(batches: Iterable[pa.RecordBatch], kind: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The batches; raises if one has the wrong columns."""
-    for batch in batches:
-        if not batch.schema.equals(schema):
-            have = ", ".join(f"{field.name} {field.type}" for field in batch.schema)
-            want = ", ".join(f"{field.name} {field.type}" for field in schema)
-            raise FormatError(f"the stored {kind} has the columns ({have}) instead of ({want}); store the state again")
-        yield batch
-
-
-def _check(batch: pa.RecordBatch, kind: str) -> None:
-    """Raise if a batch has nulls, or counts or weights that no rows have."""
-    if any(column.null_count for column in batch.columns):
-        raise FormatError(f"the stored {kind} has nulls, which a state never has; store it again")
-    try:
-        check_columns(batch)
-    except ValueError as error:
-        raise FormatError(f"the stored {kind} is damaged: {error}; store it again") from error

@@ -286,13 +286,7 @@ class LabelReader:
         LabelError
             If there are more than two label values and none is named as positive, or their type needs another name.
         """
-        codes = None
-        if pa.types.is_dictionary(array.type):
-            array, codes = _values_and_codes(array)
-        if array.type == pa.float16():  # Arrow does not compare half floats
-            array = array.cast(pa.float32())
-        if pa.types.is_floating(array.type):
-            array = pc.if_else(pc.is_nan(array), None, array)
+        array, codes = _values(array)
         if self._refused is not None and array.null_count < len(array):
             raise LabelError(f"{name}: {self._refused}") from self._refused
         keep = None
@@ -311,7 +305,10 @@ class LabelReader:
             LabelCounts(self.spec, len(label) - positive, positive, null, frozenset(values))
         )
         if len(values) > 2 and self._positive is None:
-            self._name_and_raise(name)
+            try:
+                self._counts.check()
+            except LabelError as error:
+                raise LabelError(f"{name}: {error}") from None
         return label, keep
 
     def _labels(self, array: pa.Array) -> tuple[Array, set[Any]]:
@@ -357,12 +354,6 @@ class LabelReader:
         positive = np.array([label > 0 for label in exact] or [False], np.uint8)
         return positive[np.minimum(coded.indices.to_numpy(), positive.size - 1)], set(map(float, exact))
 
-    def _name_and_raise(self, name: str) -> None:
-        try:
-            self._counts.check()
-        except LabelError as error:
-            raise LabelError(f"{name}: {error}") from None
-
     def state(self) -> LabelCounts:
         """Counts of everything read."""
         return self._counts
@@ -379,23 +370,23 @@ def is_float(label: Any) -> bool:
 
 def _present(array: pa.Array) -> Array | None:
     """Which values are neither null nor NaN, as a bool array; None if all are."""
-    codes = None
-    if pa.types.is_dictionary(array.type):
-        array, codes = _values_and_codes(array)
-    if array.type == pa.float16():
-        array = array.cast(pa.float32())
-    if pa.types.is_floating(array.type):
-        array = pc.if_else(pc.is_nan(array), None, array)
+    array, codes = _values(array)
     if not array.null_count:
         return None
     present: Array = array.is_valid().to_numpy(zero_copy_only=False)
     return present if codes is None else present[codes]
 
 
-def _values_and_codes(array: pa.DictionaryArray) -> tuple[pa.Array, Array]:
-    """The values that occur, including null, and the index of each row's value.
+def _values(array: pa.Array) -> tuple[pa.Array, Array | None]:
+    """Values with null for NaN; of a dictionary those that occur, and the index of each row's value, else None.
 
-    Unused dictionary entries are dropped, because there may be many.
+    Unused dictionary entries are dropped, because there may be many. Half floats, which Arrow does not compare, are
+    widened.
     """
-    coded = array.indices.dictionary_encode(null_encoding="encode")
-    return array.dictionary.take(coded.dictionary), coded.indices.to_numpy()
+    codes = None
+    if pa.types.is_dictionary(array.type):
+        coded = array.indices.dictionary_encode(null_encoding="encode")
+        array, codes = array.dictionary.take(coded.dictionary), coded.indices.to_numpy()
+    if array.type == pa.float16():
+        array = array.cast(pa.float32())
+    return (pc.if_else(pc.is_nan(array), None, array) if pa.types.is_floating(array.type) else array), codes
