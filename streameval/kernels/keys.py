@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit, read_only
+from streameval.kernels.jit import inlined, jit
 from streameval.kernels.prefetch import byte_at, eight_at
 
 SCORE_BUCKETS = 1 << 16
@@ -269,15 +269,3 @@ def longest_framed(data):
             size |= np.int64(data[at + i]) << (8 * i)
         longest, at = max(longest, size), at + 4 + size
     return longest
-
-
-def hash_bytes(data: bytes) -> tuple[int, int]:
-    """The two 64-bit words of the hash of one byte string.
-
-    Examples
-    --------
-    >>> "".join(f"{word:016x}" for word in hash_bytes(b"The quick brown fox jumps over the lazy dog"))
-    'e34bbc7bbc071b6c7a433ca9c49a9347'
-    """
-    first, second = hash_strings(np.frombuffer(data, np.uint8), read_only(np.array([0, len(data)], np.int32)))
-    return int(first[0]), int(second[0])

@@ -113,7 +113,7 @@ class ClusterSweep(PlainState):
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals that can be finalized independently; the first one includes the null ids."""
-        items = int(self.rows.keyed.occurring("items")[1].sum())
+        items = int(self.rows.keyed.outline.items.sum())
         return self.rows.keyed.intervals(max(SLAB, -(-items // self.most))) or [(0, 0)]
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[ClusterSweepPart]:

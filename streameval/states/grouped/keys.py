@@ -24,10 +24,9 @@ from streameval.errors import OptionError, SchemaError
 from streameval.kernels.blocks.changes import row_blocks
 from streameval.kernels.groups import mark_codes, recoded_rows
 from streameval.kernels.jit import read_only
-from streameval.kernels.keys import hash_bytes
 from streameval.states.blocks import BLOCKS, block_codes
 from streameval.states.grouped.table import binary, framed, hashable, nulls, parts_of, tagged, type_tag, value_of
-from streameval.states.keyed.ids import id_type, identify, row_nulls
+from streameval.states.keyed.ids import hash_bytes, id_type, identify, row_nulls
 from streameval.wording import plural
 
 if TYPE_CHECKING:

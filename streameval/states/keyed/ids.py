@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from streameval.errors import SchemaError
 from streameval.kernels.jit import read_only
-from streameval.kernels.keys import ID_BUCKETS, MIX, hash_bytes, hash_strings
+from streameval.kernels.keys import ID_BUCKETS, MIX, hash_strings
 from streameval.typing import view_numbers
 
 if TYPE_CHECKING:
@@ -59,6 +59,18 @@ def id_type(dtype: pa.DataType, column: str = "cluster") -> str:
 def id_words(kind: str, scope: str = "global") -> int:
     """Number of words of an id: 1, or 2 if it is hashed or local to its partition."""
     return 2 if kind == "hash" or scope == "partition" else 1
+
+
+def hash_bytes(data: bytes) -> tuple[int, int]:
+    """The two 64-bit words of the hash of one byte string.
+
+    Examples
+    --------
+    >>> "".join(f"{word:016x}" for word in hash_bytes(b"The quick brown fox jumps over the lazy dog"))
+    'e34bbc7bbc071b6c7a433ca9c49a9347'
+    """
+    first, second = hash_strings(np.frombuffer(data, np.uint8), read_only(np.array([0, len(data)], np.int32)))
+    return int(first[0]), int(second[0])
 
 
 def hash_array(array: pa.Array) -> tuple[Array, Array]:

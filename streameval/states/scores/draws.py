@@ -28,9 +28,9 @@ import pyarrow as pa
 from streameval.errors import OptionError
 from streameval.kernels.exact import quotients
 from streameval.kernels.jit import read_only
-from streameval.kernels.keys import hash_bytes
 from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, gather
 from streameval.states.facts import check_counts
+from streameval.states.keyed.ids import hash_bytes
 from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
 from streameval.states.scores.types import MissingScores, float_limit, numbers, refuse_nan
 

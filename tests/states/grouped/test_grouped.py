@@ -20,7 +20,7 @@ from strategies import GROUPED, Subject, by_name, difference
 from streameval.budget import Budget
 from streameval.errors import OptionError, SchemaError
 from streameval.kernels.keyed.sizes import LARGEST
-from streameval.kernels.keys import hash_bytes, unmix
+from streameval.kernels.keys import unmix
 from streameval.states import codec
 from streameval.states.blocks import SizeChanges
 from streameval.states.clusters.counts import ClusterSpec
@@ -32,6 +32,7 @@ from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.keys import Blocks, By
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.grouped.tagged import TaggedGroups
+from streameval.states.keyed.ids import hash_bytes
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec

@@ -19,7 +19,7 @@ from streameval.kernels import keys
 from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.keyed import packing
-from streameval.states.keyed.ids import identify
+from streameval.states.keyed.ids import hash_bytes, identify
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec, fold_arrays
 from streameval.states.scores.types import decode, score_type
@@ -101,8 +101,8 @@ def test_hashes_are_murmur() -> None:
     """Published hashes of MurmurHash3 x64 128, and a digest of those of every length with and without a tail."""
     published = {b"": (0, 0), b"hello": (0xCBD8A7B341BD9B02, 0x5B1E906A48AE1D19)}
     published[b"The quick brown fox jumps over the lazy dog"] = 0xE34BBC7BBC071B6C, 0x7A433CA9C49A9347
-    assert {text: keys.hash_bytes(text) for text in published} == published
-    found = [keys.hash_bytes(bytes((37 * i + n) % 256 for i in range(n))) for n in range(50)]
+    assert {text: hash_bytes(text) for text in published} == published
+    found = [hash_bytes(bytes((37 * i + n) % 256 for i in range(n))) for n in range(50)]
     pinned = "7b7c737f1812c4c841d68b8e0287edf46b1c40748ac5bffe0b9942387b7b3f5c"
     assert hashlib.sha256(repr(found).encode()).hexdigest() == pinned
 
