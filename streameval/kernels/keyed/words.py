@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import compensated
 from streameval.kernels.jit import jit
-from streameval.kernels.prefetch import count_bits, float_at, lowest_bit, short_at, word_at
+from streameval.kernels.prefetch import count_bits, float_at, short_at, word_at
 
 WORDS = 1 << 16
 
@@ -33,7 +32,8 @@ def tally_words(rows, weights, first, items, buckets, keys, sides, sums):
         keys
     keys, sides : uint64 array of shape (n,) and int64 array of shape (2, n), outputs for the keys and their rows by
         label; n is at least the sum of the items, at most `WORDS` for each bucket
-    sums : float64 array of shape (2, 2, n) for the compensated sums of the weights by label; of shape (2, 2, 0) without
+    sums : float64 array of shape (4, n), outputs: for each label, the rounded sums of the weights and the sums of
+        rounding errors; of shape (4, 0) without weights
     """
     seen, before, n = np.zeros(WORDS // 64, np.uint64), np.empty(WORDS // 64, np.uint64), np.uint64(0)
     for j in range(items.size):
@@ -49,11 +49,13 @@ def tally_words(rows, weights, first, items, buckets, keys, sides, sums):
         for k in range(0 if dense else seen.size):
             before[k], bits = n, seen[k]
             while bits:
-                keys[n] = high | (np.uint64(k) << _BITS) | lowest_bit(bits)
+                keys[n] = high | (np.uint64(k) << _BITS) | count_bits(~bits & (bits - _ONE))  # the lowest set bit
                 bits &= bits - _ONE
                 n += _ONE
-        sides[:, begin:n] = 0
-        sums[:, :, begin:n] = 0.0
+        for at in range(begin, n):
+            sides[0, at] = sides[1, at] = 0
+        for at in range(begin, n if sums.size else begin):
+            sums[0, at] = sums[1, at] = sums[2, at] = sums[3, at] = 0.0
         for label in range(2):
             side = sides[label]
             for r in range(rows.words.size):
@@ -63,16 +65,20 @@ def tally_words(rows, weights, first, items, buckets, keys, sides, sums):
                     block, below = word >> _BITS, (_ONE << (word & _INSIDE)) - _ONE
                     at = begin + word if dense else before[block] + count_bits(seen[block] & below)
                     side[at] += np.int64(word_at(counts, i)) if counts else 1
-                    if own:
-                        total, slip = compensated(sums[label, 0, at], sums[label, 1, at], float_at(own, i))
-                        sums[label, 0, at], sums[label, 1, at] = total, slip
+                    if own:  # as `compensated`, which would be one more loop to compile for rows without weights
+                        old, weight = sums[2 * label, at], float_at(own, i)
+                        total = old + weight
+                        low = total - old
+                        sums[2 * label, at] = total
+                        sums[2 * label + 1, at] += (old - (total - low)) + (weight - low)
         if dense:
             at, n = begin, begin
             for word in range(WORDS):
                 keys[n], sides[0, n], sides[1, n] = high | np.uint64(word), sides[0, at], sides[1, at]
-                if sums.size:
-                    sums[:, :, n] = sums[:, :, at]
+                for column in range(4 if sums.size else 0):
+                    sums[column, n] = sums[column, at]
                 n += np.uint64(sides[0, at] + sides[1, at] != 0)
                 at += _ONE
-        seen[:] = 0
+        for k in range(seen.size):
+            seen[k] = 0
     return np.int64(n)
