@@ -20,7 +20,7 @@ from streameval.evaluation.costs.attributed import Attribution
 from streameval.evaluation.families import watch_table
 from streameval.metrics.clusters import WorstImpure
 from streameval.metrics.contingency.attribution import GAIN, GAINS, Largest, Members, PairCosts, gains
-from streameval.states.keyed.ids import hash_words, id_type
+from streameval.states.keyed.ids import hash_bytes, id_type
 from streameval.states.values import IdColumn, ValuesSpec
 from streameval.wording import text_of_bytes
 
@@ -117,7 +117,7 @@ class Ids:
     def _salts_of(self, words: Array, texts: Sequence[bytes | None]) -> Array:
         """The hash of each id's partition, as a uint64 array of shape (n, 2)."""
         if self.hashed:
-            plain = [(0, 0) if text is None else hash_words(text) for text in texts]
+            plain = [(0, 0) if text is None else hash_bytes(text) for text in texts]
             return np.array(plain, np.uint64).reshape(-1, 2) ^ words
         by_second = {second: first for first, second in self.partitions}
         firsts = np.array([by_second.get(int(second), 0) for second in words[:, 1]], np.uint64)
@@ -125,7 +125,7 @@ class Ids:
 
 
 def _salts(scope: str, partitions: Iterable[str]) -> dict[tuple[int, int], str]:
-    return {hash_words(path.encode()): path for path in sorted(partitions)} if scope == "partition" else {}
+    return {hash_bytes(path.encode()): path for path in sorted(partitions)} if scope == "partition" else {}
 
 
 def ids_of(states: Mapping[str, State], partitions: Iterable[str] = ()) -> tuple[Ids, Ids | None]:

@@ -20,7 +20,7 @@ from streameval.states.contingency import cells
 from streameval.states.contingency.by_cluster import ByCluster, add_up
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.summary import Sizes
-from streameval.states.keyed.ids import hash_words, identify
+from streameval.states.keyed.ids import hash_bytes, identify
 from streameval.states.rounds import run
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_blocks_are_permanent() -> None:
             w = ((w ^ (w >> 33)) * factor) % 2**64
         return w ^ (w >> 33)
 
-    words = [0, 1, 2**64 - 1, hash_words(b"campaign")[0]]
+    words = [0, 1, 2**64 - 1, hash_bytes(b"campaign")[0]]
     assert unit_blocks(np.array(words, np.uint64), 128).tolist() == [mixed(w) % 128 for w in words]
 
 
