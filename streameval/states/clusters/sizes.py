@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.keyed.sizes import LARGEST, tally_clusters, tally_sizes
+from streameval.kernels.fused import FUSED
+from streameval.kernels.keyed.sizes import LARGEST, tally_sizes
 from streameval.states.keyed.grouping import Counts
 from streameval.states.protocol import Small, Totals
 
@@ -161,9 +162,9 @@ def by_tables(
     items, words, listed = keyed.items_in(start, stop), keyed.layout.words, None if impure is None else start
     places, first = None, 0
     while start + first < stop:
-        if stop - start > 1 or items.sum() <= LARGEST:
+        if (stop - start > 1 or items.sum() <= LARGEST) and ("ids", "sizes") in FUSED:
             places = places or keyed.places(start, stop)
-            first, sizes, large, ids, facts = tally_clusters(
+            first, sizes, large, ids, facts = FUSED["ids", "sizes"](
                 places.at, items, words, first, clusters, positives, listed
             )
             if impure is not None:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from streameval.kernels.contingency.cells import ClassArrays, Tallies, tally_classes
+from streameval.kernels.contingency.cells import ClassArrays, Tallies
 from streameval.kernels.contingency.tables import add_margins, slots_for
+from streameval.kernels.fused import FUSED
 from streameval.kernels.singletons import marks_for
 from streameval.states.contingency.cells import (
     Keys,
@@ -120,7 +121,7 @@ class ByClass:
         if not sizes.any():
             return Summary()
         giant = stop - start == 1 and sizes[0] > 4 * interval_items(budget)
-        if watcher is None and not giant:
+        if watcher is None and not giant and ("cells", "classes") in FUSED:
             return self._in_place(interval, budget)
         cuts = [(start + i, start + j) for i, j in cut(sizes, _TOGETHER)]
         return Summary().merge(*(self.summarize_read(some, budget, watcher, giant=giant) for some in cuts))
@@ -184,7 +185,7 @@ class ByClass:
             tallies = Tallies(small, *np.zeros((2, min(_SIZES, entries)), np.int64), *large)
             for i, j in cuts:
                 form = further, self.others.layout.words - 1, self.packed, bits
-                *counts, largest = tally_classes(places[0].at, places[1].at, i, j, *form, own, tallies)
+                *counts, largest = FUSED["cells", "classes"](places[0].at, places[1].at, i, j, *form, own, tallies)
                 listed.append([array[:count].copy() for array, count in zip(large, counts, strict=True)])
                 maxima += largest
             found = np.flatnonzero(small != 0)  # takes half the time of searching numbers

@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from streameval.kernels.contingency.cells import BucketArrays, CellArrays, cluster_cells
+from streameval.kernels.contingency.cells import BucketArrays, CellArrays
 from streameval.kernels.contingency.tables import add_margins, slots_for, tally_small
+from streameval.kernels.fused import FUSED
 from streameval.kernels.singletons import marks_for
 from streameval.states.contingency.by_class import ByClass, lone_classes
 from streameval.states.contingency.cells import (
@@ -189,7 +190,7 @@ class _Pass:
             some = start + i, start + j
             if j - i == 1 and items[i] > 4 * room:
                 self._take_giant(keyed, start + i, room)
-            elif keyed.items_in(*some)[1::2].any():
+            elif keyed.items_in(*some)[1::2].any() or ("cells", "clusters") not in FUSED:
                 for k, m in cut(items[i:j], _CELLS):
                     part = _distinct_cells(keyed, (start + i + k, start + i + m), self._keys)
                     self._take_parts(partial(iter, [part]))
@@ -212,7 +213,9 @@ class _Pass:
             columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_))
             out = CellArrays(words, rest, singles, self._sizes, large)
             for i, j in cuts:
-                cells, alone, listed, maxima = cluster_cells(places.at, i, j, *columns, self._packed, own, out)
+                cells, alone, listed, maxima = FUSED["cells", "clusters"](
+                    places.at, i, j, *columns, self._packed, own, out
+                )
                 self._hand_on(words[:cells], rest[:cells])
                 if self._watcher is not None and cells:
                     self._show(words[:cells], rest[:cells])

@@ -18,6 +18,7 @@ import numpy as np
 
 from streameval.kernels import groups as kernels
 from streameval.kernels import segments, sweep
+from streameval.kernels.fused import FUSED
 from streameval.states.grouped.tag_words import bases
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts
@@ -159,10 +160,11 @@ class GroupSweepPart:
         A fast loop over sorted words computes both, if they fit into 64 bits.
         """
         rows, negatives = self.rows, self.total[0]
-        if isinstance(rows, SortedRows) and rows.words.size * max(1 << 30, int(negatives[0])) < sweep.MOST:
+        fits = isinstance(rows, SortedRows) and rows.words.size * max(1 << 30, int(negatives[0])) < sweep.MOST
+        if isinstance(rows, SortedRows) and fits and ("tagged words", "areas") in FUSED:
             state = np.zeros((negatives.size, sweep.STATE), np.int64)
             state[:, 0], state[:, 1:3] = -1, self.shard_end[::-1].T
-            sweep.sweep_words(rows.words, rows.starts, rows.buckets, self.member, state)
+            FUSED["tagged words", "areas"](rows.words, rows.starts, rows.buckets, self.member, state)
             positives = self.shard_end[1] - self.before[1]
             area = 2 * (negatives * positives - state[:, sweep.AREA]) + state[:, sweep.TIED]
             return area.astype(object), (state[:, sweep.UPPER].astype(object) << 32) + state[:, sweep.LOWER]

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from streameval.kernels import segments as kernels
 from streameval.kernels.exact import joined_halves
-from streameval.kernels.keyed.ranked import rank_buckets, rank_sorted
+from streameval.kernels.fused import FUSED
 from streameval.kernels.keyed.sorting import count_rows, index_rows, sort_rows, sort_words, weigh_rows
 from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
@@ -110,6 +110,8 @@ class LabelledWords:
     top : the highest bit of all keys, which the shift dropped, as 0 or 2⁶³
     """
 
+    layout: ClassVar[str] = "labelled words"
+
     words: Array
     bounds: Array
     buckets: Array
@@ -137,7 +139,7 @@ class LabelledWords:
         spare = np.empty(np.diff(self.bounds).max(initial=0), np.uint64)
         for begin, end in pairwise(self.bounds.tolist()):
             sort_words(self.words[begin:end], spare)
-        return _rank(partial(rank_sorted, self.words), above, negatives)
+        return _rank(partial(FUSED[self.layout, "areas"], self.words), above, negatives)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,8 @@ class ShortWords:
     most : number of distinct keys to count at a time, about
     cuts : intervals of these buckets that are counted together; if empty, they follow from `most`
     """
+
+    layout: ClassVar[str] = "short words"
 
     places: SegmentAddresses
     items: Array
@@ -174,7 +178,7 @@ class ShortWords:
         rows = self.places.at
         tallied = (self.items > _TALLIED) | (np.diff(rows.starts[rows.counts != 0, ::2]) > 0).any(axis=0)
         with _tables() as tables:
-            return _rank(partial(rank_buckets, rows, self.items, tallied, *tables), above, negatives)
+            return _rank(partial(FUSED[self.layout, "areas"], rows, self.items, tallied, *tables), above, negatives)
 
 
 def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:

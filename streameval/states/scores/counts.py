@@ -19,6 +19,7 @@ import pyarrow as pa
 from streameval.budget import Budget
 from streameval.kernels import keys as kernels
 from streameval.kernels.exact import HELD
+from streameval.kernels.fused import FUSED
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.hot import absorb_f4
 from streameval.kernels.ranking import exact_parts
@@ -286,17 +287,18 @@ class ScoreCounts(PlainState):
         if total.unit if total.weighted else total.pos >= HELD:
             yield from self.parts(shard, budget)
             return
+        part: ScorePart | RankedPart
         for rows in self.keyed.rows_in(shard, budget):
-            part: ScorePart | RankedPart
-            if isinstance(rows, Counts):
-                part = score_part(rows, before, total, self.spec)
-                found = int(rows.neg.sum()), int(rows.pos.sum())
-            else:
+            if not isinstance(rows, Counts) and (rows.layout, "areas") in FUSED:
                 ranked = rows.ranked((before.n, before.p), total.n)
                 part = RankedPart(ranked, before, total)
-                found = ranked.neg, ranked.pos
-            yield part
-            before = _after(part, *found)
+                yield part
+                before = _after(part, ranked.neg, ranked.pos)
+                continue
+            for counts in rows.counts():
+                part = score_part(counts, before, total, self.spec)
+                yield part
+                before = _after(part, int(counts.neg.sum()), int(counts.pos.sum()))
 
     def __sizeof__(self) -> int:
         """Bytes in memory; spilled bytes do not count."""
