@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.evaluation.slicing import Slicing
     from streameval.states.grouped.keys import By
-    from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.protocol import State
 
 _CHUNK = 64  # slices that are finalized together
@@ -110,7 +109,11 @@ def _finalized(
     if not missing:
         return results
     grouped = sliced.grouped(request, key)
-    cut = _cut_rows(engine, request, grouped) if swept is None else {}
+    cut: dict[Any, int] = {}
+    if swept is None and request.metrics and request.family.sweep_metrics:
+        sweep = ClusterSweep.of(grouped, engine.budget)
+        [[rows_by_name]] = engine.finalize([(sweep, list(request.family.sweep_metrics))])
+        cut = {key.group(name): rows for name, rows in rows_by_name.items()}
     for start in range(0, len(missing), _CHUNK):
         some = missing[start : start + _CHUNK]
         states = request.family.slice_states(engine, request, grouped, some)
@@ -120,14 +123,6 @@ def _finalized(
             values = usable(request, state, row) if weighted else row
             results[group] = _result(request, state, values, sliced.named(key, group), cut.get(group))
     return results
-
-
-def _cut_rows(engine: Engine, request: MetricRequest, grouped: TaggedGroups) -> dict[Any, int]:
-    """Rows of each slice in clusters that also have rows of other slices, for a state that no sweep has finalized."""
-    if not request.metrics or not request.family.sweep_metrics:
-        return {}
-    rows = engine.finalize([(ClusterSweep.of(grouped, engine.budget), list(request.family.sweep_metrics))])[0][0]
-    return {grouped.spec.key.group(name): cut for name, cut in rows.items()}
 
 
 def _result(

@@ -75,48 +75,6 @@ class Ranking(Small):
         yield self.part
 
 
-def rankings_without(
-    spec: BlockSpec,
-    whole: Array,
-    table: Array,
-    cuts: tuple[Array, int],
-    blocks: Array,
-    step: int,
-    missing: tuple[Array, Array],
-    side: float = 0.0,
-    still: Sequence[int] = (),
-) -> list[Ranking]:
-    """The rankings without some blocks.
-
-    Parameters
-    ----------
-    spec : of the block counts
-    whole, table : int64 arrays of shape (n_bins, 2) and (n_blocks, n_bins, 2): rows of all blocks, and of each
-    cuts : pieces of each bin, and what all counts are multiplied by
-    blocks, step, side : as `rank_blocks` takes them
-    missing : rows and weights of missing scores of each ranking, arrays of shape (n, 2), not multiplied
-    still : bins without ties
-    """
-    rows, sums = np.empty((blocks.size, 2), np.int64), np.empty((blocks.size, SUMS), np.uint64)
-    fixed = np.zeros(len(whole), np.bool_)
-    fixed[list(still)] = True
-    rank_blocks(whole, table, blocks, step, *cuts, int(side), fixed, rows, sums)
-    most = cuts[1]
-    words = sums.astype(object)
-    halves = (words[:, 0::2] << 64) + words[:, 1::2]
-    made = []
-    for (neg, pos), (won, precision, trapezoid), *nan in zip(
-        (rows * most).tolist(),
-        ((halves[:, 0::2] << 32) + halves[:, 1::2]).tolist(),
-        *(each * most for each in missing),
-        strict=True,
-    ):
-        found = Ranked(won, 2 * precision, neg, pos, neg, pos, trapezoid)
-        total = Totals(neg, pos, float(neg), float(pos))
-        made.append(Ranking(spec, RankedPart(found, Totals(0, 0, 0.0, 0.0), total), *nan))
-    return made
-
-
 _PIECES = 16  # of a bin
 _HALVES = 2  # of a bin where only ties matter
 _LEAST_RATIO = 0.99  # of standard errors on the grid and exactly
@@ -228,17 +186,15 @@ class BlockReplicates:
     def sizes(self) -> Sizes:
         """Measure of the rows of each block, with missing scores that count as halves."""
         rows = self.state.measure.sum(axis=0) + self.state.halved_measure
-        return Sizes(self.unit, class_counts(*self._by_block(rows).T), single=self._single)
+        return Sizes(
+            self.unit, class_counts(*self._by_block(rows).T), single=self.unit == "row" and not self.state.spec.weighted
+        )
 
     @property
     def rows_by_block(self) -> Array:
         """Rows of each block by label, those without a score included: int64 array of shape (n_blocks, 2)."""
         found: Array = self.state.table.sum(axis=0) + self.state.nan_rows
         return found
-
-    @property
-    def _single(self) -> bool:
-        return self.unit == "row" and not self.state.spec.weighted
 
     def merged(self, count: int) -> BlockReplicates:
         """The same rows in fewer blocks."""
@@ -262,10 +218,22 @@ class BlockReplicates:
         state = self.state
         if self.cut is not None or state.spec.weighted:
             return None
-        left = np.array([*blocks, state.spec.count], np.int64)
-        missing = self._missing(state.nan_rows, left), self._missing(state.nan_weights, left)
-        cuts, tied = (self._cuts.pieces, self._cuts.most), (self.moved, self.still)
-        return rankings_without(state.spec, state.whole[0], self._tables[0], cuts, left, self.count, missing, *tied)
+        left, most = np.array([*blocks, state.spec.count], np.int64), self._cuts.most
+        rows, sums = np.empty((left.size, 2), np.int64), np.empty((left.size, SUMS), np.uint64)
+        still = np.zeros(state.prefixes.size, np.bool_)
+        still[list(self.still)] = True
+        given = state.whole[0], self._tables[0], left, self.count, self._cuts.pieces, most, int(self.moved), still
+        rank_blocks(*given, rows, sums)
+        words = sums.astype(object)
+        halves = (words[:, 0::2] << 64) + words[:, 1::2]
+        missing = (self._missing(each, left) * most for each in (state.nan_rows, state.nan_weights))
+        numbers = (rows * most).tolist(), ((halves[:, 0::2] << 32) + halves[:, 1::2]).tolist()
+        rankings = []
+        for (neg, pos), (won, precision, trapezoid), *nan in zip(*numbers, *missing, strict=True):
+            total = Totals(neg, pos, float(neg), float(pos))
+            sums_of = Ranked(won, 2 * precision, neg, pos, neg, pos, trapezoid)
+            rankings.append(Ranking(state.spec, RankedPart(sums_of, Totals(0, 0, 0.0, 0.0), total), *nan))
+        return rankings
 
     def _missing(self, by_block: Array, blocks: Array) -> Array:
         """Missing scores without each block, of all rows where ties move: an array of shape (n, 2)."""

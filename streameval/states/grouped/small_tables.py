@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,31 +26,13 @@ if TYPE_CHECKING:
     from streameval.states.contingency.cells import Keys
     from streameval.states.contingency.summary import Summary
     from streameval.states.grouped.keys import Group
-    from streameval.states.grouped.tagged import OrderedGroups, TaggedGroups
+    from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
 _MOST = 1 << 15  # rows of a small table; a larger one takes as long on its own
 _SLAB = 1 << 18  # rows that are read together
 _SHARE = 1 << 9  # bytes of the budget for each of them
-
-
-class _Rows(NamedTuple):
-    """Rows of several tables.
-
-    Attributes
-    ----------
-    tables : int64 array of shape (n,), the table of each row
-    words : uint64 array of shape (n, n_words), of the cluster, then of the class
-    counts : int64 array of shape (n,), rows that each stands for
-    no_cluster, no_class : bool arrays of shape (n,)
-    """
-
-    tables: Array
-    words: Array
-    counts: Array
-    no_cluster: Array
-    no_class: Array
 
 
 def tables(grouped: TaggedGroups, groups: Sequence[Group], each: Mapper, budget: Budget) -> list[Any]:
@@ -89,7 +71,11 @@ def small_tables(grouped: TaggedGroups, budget: Budget, each: Mapper) -> dict[by
         number[some] = np.arange(some.size)
         facts = table.facts[some].astype(np.int64)
         states = (replace(empty, label_rows=own[:2], dropped_rows=own[2:]) for own in facts)
-        summaries = _summaries(_joined(list(_rows_of(ordered, some, number)), sum(keys)), keys, some.size)
+        parts = list(ordered.of(int(some[0]), int(some[-1])))
+        nothing = np.empty(0, np.int64)
+        none = nothing, np.empty((0, 1 + sum(keys)), np.uint64), nothing.astype(np.uint32), nothing
+        groups, words, side, counts = map(np.concatenate, zip(none, *parts, strict=True))
+        summaries = _summaries(number[groups], words, side, counts, keys, some.size)
         return [SummarisedCounts(*pair) for pair in zip(states, summaries, strict=True)]
 
     stretches = [places[a:b] for a, b in pairwise(bounds)]
@@ -97,40 +83,33 @@ def small_tables(grouped: TaggedGroups, budget: Budget, each: Mapper) -> dict[by
     return dict(zip(table.names.take(pa.array(places)).to_pylist(), tables, strict=True))
 
 
-def _rows_of(ordered: OrderedGroups, some: Array, number: Array) -> Iterator[_Rows]:
-    """The rows of some tables."""
-    for places, words, side, counts in ordered.of(int(some[0]), int(some[-1])):
-        here = number[places] >= 0
-        words = words[here]
-        yield _Rows(number[places[here]], words[:, 1:], counts[here], words[:, 0] == 1, side[here] == 1)
+def _summaries(table: Array, words: Array, side: Array, counts: Array, keys: Keys, tables: int) -> Iterator[Summary]:
+    """The summary of each table.
 
-
-def _joined(parts: Sequence[_Rows], words: int) -> _Rows:
-    """All rows, sorted by table; singletons are rows of their own."""
-    nothing = np.empty(0, np.int64)
-    none = _Rows(nothing, np.empty((0, words), np.uint64), nothing, nothing == 1, nothing == 1)
-    rows = _Rows(*map(np.concatenate, zip(none, *parts, strict=True)))
-    single = rows.no_cluster | rows.no_class
-    order = np.argsort(np.repeat(rows.tables, np.where(single, rows.counts, 1)), kind="stable")
-    at = np.repeat(np.arange(rows.tables.size), np.where(single, rows.counts, 1))[order]
-    return _Rows(*(column[at] for column in rows))._replace(counts=np.where(single[at], 1, rows.counts[at]))
-
-
-def _summaries(rows: _Rows, keys: Keys, tables: int) -> Iterator[Summary]:
-    """The summary of each table."""
-    starts = np.searchsorted(rows.tables, np.arange(tables + 1))
-    clusters, classes = rows.words[:, : keys.cluster], rows.words[:, keys.cluster :]
+    Parameters
+    ----------
+    table : int64 array of shape (n_rows,), the number of the table of each row; rows of negative tables are left out
+    words, side, counts : the rows, as `OrderedGroups.of` yields them
+    """
+    here = np.flatnonzero(table >= 0)
+    single = (words[here, 0] == 1) | (side[here] == 1)  # without a cluster, or without a class: each row is alone
+    at = np.repeat(here, np.where(single, counts[here], 1))
+    at = at[np.argsort(table[at], kind="stable")]
+    table, words, no_cluster, no_class = table[at], words[at, 1:], words[at, 0] == 1, side[at] == 1
+    counts = np.where(no_cluster | no_class, 1, counts[at])
+    starts = np.searchsorted(table, np.arange(tables + 1))
+    clusters, classes = words[:, : keys.cluster], words[:, keys.cluster :]
     mixed = np.column_stack((unmix(classes[:, 0]), classes[:, 1:]))  # without a cluster, the class is the first word
-    classes = np.where(rows.no_cluster[:, None], mixed, classes)
-    cluster, of_cluster = _numbered(starts, clusters, rows.no_cluster)
-    class_, of_class = _numbered(starts, classes, rows.no_class)
+    classes = np.where(no_cluster[:, None], mixed, classes)
+    cluster, of_cluster = _numbered(starts, clusters, no_cluster)
+    class_, of_class = _numbered(starts, classes, no_class)
     cell, of_cell = _numbered(starts, np.column_stack((cluster, class_)).view(np.uint64), np.zeros(0, np.bool_))
-    counts = np.zeros(of_cell.size, np.int64)
-    np.add.at(counts, cell, rows.counts)
+    sums = np.zeros(of_cell.size, np.int64)
+    np.add.at(sums, cell, counts)
     cluster, class_ = cluster[of_cell], class_[of_cell]
     first = [np.searchsorted(of, starts).tolist() for of in (of_cell, of_cluster, of_class)]
     for (a, b), column, row in zip(pairwise(first[0]), first[1], first[2], strict=False):
-        yield summarize(class_[a:b] - row, cluster[a:b] - column, counts[a:b])
+        yield summarize(class_[a:b] - row, cluster[a:b] - column, sums[a:b])
 
 
 def _numbered(starts: Array, words: Array, alone: Array) -> tuple[Array, Array]:
