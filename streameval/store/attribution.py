@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.evaluation.costs.attributed import Attribution
     from streameval.results import Scalar
-    from streameval.scan.pieces import Piece
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
@@ -205,18 +204,13 @@ def _files(
             f"{absent[0]}: the data named after the store lack this partition; name the files of all chosen partitions"
         )
     for entry in () if filtered else entries:  # the store does not know how many rows the filter left out
-        _check_rows(entry, [piece for piece in pieces if piece.partition == entry.partition])
+        own = [piece.rows for piece in pieces if piece.partition == entry.partition]
+        if not entry.incomplete and sum(own) != entry.rows and min(own, default=0) >= 0:  # −1: not known
+            raise OptionError(
+                f"{entry.partition}: the data named after the store have {plural(sum(own), 'row')}, not the "
+                f"{entry.rows:,} folded: they were changed since; fold the night again (replace), or name the files "
+                "that were folded"
+            )
     scan = configuration.widen_columns(replace(scan, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
     files = replace(run.files, scan=scan, engine=None)  # type: ignore[arg-type]  # `_attributed` sets the engine
     return replace(run, data=None, files=files)
-
-
-def _check_rows(entry: Entry, pieces: Sequence[Piece]) -> None:
-    """Raise `OptionError` if the number of rows in the footers differs from the number that was folded."""
-    rows = sum(piece.rows for piece in pieces)
-    if entry.incomplete or rows == entry.rows or any(piece.rows < 0 for piece in pieces):
-        return
-    raise OptionError(
-        f"{entry.partition}: the data named after the store have {plural(rows, 'row')}, not the {entry.rows:,} folded: "
-        "they were changed since; fold the night again (replace), or name the files that were folded"
-    )

@@ -67,7 +67,8 @@ def encoded(labels: Any) -> tuple[Codes, pa.Array | list[Any]]:
         labels = array.tolist()
     seen: dict[Any, int] = {}
     try:
-        codes = [seen.setdefault(math.nan if _is_nan(label) else label, len(seen)) for label in labels]
+        unified = (math.nan if isinstance(label, _FLOATS) and label != label else label for label in labels)
+        codes = [seen.setdefault(label, len(seen)) for label in unified]
     except TypeError as error:
         raise DataError(f"labels must be hashable: {error}") from error
     return np.array(codes, dtype=np.int64), list(seen)
@@ -93,10 +94,6 @@ def _as_array(labels: Any) -> NDArray[Any] | None:
     if kinds == {int} and all(-(2**63) <= label < 2**63 for label in labels):
         return np.array(labels, dtype=np.int64)
     return np.array(labels, dtype=np.str_) if kinds == {str} and "\0" not in "".join(labels) else None
-
-
-def _is_nan(label: Any) -> bool:
-    return isinstance(label, _FLOATS) and label != label
 
 
 def _number_array(labels: NDArray[Any]) -> NDArray[Any]:
@@ -232,21 +229,18 @@ def cells_from_rows(rows: Any) -> Cells:
     ([0, 0, 1], [0, 1, 0], [2, 3, 4])
     """
     if hasattr(rows, "__array__"):
-        return _cells_from_array(np.asarray(unmasked(rows)))
+        array = np.asarray(unmasked(rows))
+        if array.ndim != 2:
+            raise DataError(f"rows has shape {array.shape}; give a table of two dimensions")
+        counts = checked_counts(array.ravel())
+        at = np.flatnonzero(counts)
+        return Cells(*np.divmod(at, max(array.shape[1], 1)), counts[at], *(list(range(size)) for size in array.shape))
     table = [(i, row if isinstance(row, Mapping) else listed(row, "a row")) for i, row in _items(rows, "rows")]
     lengths = {len(row) for _, row in table if not isinstance(row, Mapping)}
     if len(lengths) > 1:
         raise DataError(f"rows have lengths {', '.join(map(str, sorted(lengths)))}; give a count for every column")
     triples = [(i, j, n) for i, row in table for j, n in _items(row, "a row")]
-    return cells_from_counts([i for i, _, _ in triples], [j for _, j, _ in triples], [n for _, _, n in triples])
-
-
-def _cells_from_array(table: NDArray[Any]) -> Cells:
-    if table.ndim != 2:
-        raise DataError(f"rows has shape {table.shape}; give a table of two dimensions")
-    counts = checked_counts(table.ravel())
-    rows, cols = np.divmod(np.flatnonzero(counts), max(table.shape[1], 1))
-    return Cells(rows, cols, counts[np.flatnonzero(counts)], *(list(range(size)) for size in table.shape))
+    return cells_from_counts(*([triple[column] for triple in triples] for column in range(3)))
 
 
 def cells_from_clusters(clusters: Any) -> Cells:
