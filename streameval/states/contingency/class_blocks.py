@@ -222,15 +222,9 @@ class ClassReplicates:
 
 def _changed(whole: Sizes, sizes: Array, change: Array) -> Sizes:
     """The histogram after adding `change` to the counts of some sizes."""
-    values, times = whole.values, whole.times.copy()
-    places = np.searchsorted(values, sizes)
-    new = np.flatnonzero(np.append(values, 0)[places] != sizes)
-    if new.size:
-        values, times = np.insert(values, places[new], sizes[new]), np.insert(times, places[new], 0)
-        places = np.searchsorted(values, sizes)
-    times[places] += change
-    kept = times != 0
-    return Sizes(values[kept], times[kept])
+    merged = whole.merge(Sizes(sizes, change))
+    left = merged.times != 0
+    return Sizes(merged.values[left], merged.times[left])
 
 
 def _moved(whole: Mapping[Number, Number], sizes: Array, change: Array) -> dict[Number, Number]:
