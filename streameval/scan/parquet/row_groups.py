@@ -58,14 +58,17 @@ def int96_columns(footer: pq.FileMetaData, columns: Collection[str]) -> list[str
 
 
 def exact_batches(
-    micros: Iterator[pa.RecordBatch], nanos: pa.Table, millis: pa.Table, columns: Collection[str]
+    micros: Iterator[pa.RecordBatch],
+    nanos: Iterator[pa.RecordBatch],
+    millis: Iterator[pa.RecordBatch],
+    columns: Collection[str],
 ) -> Iterator[pa.RecordBatch]:
     """Batches read in microseconds, with some columns in the unit that holds their values.
 
     Parameters
     ----------
     micros : batches with these and other columns
-    nanos, millis : the same rows with at least these columns
+    nanos, millis : the same rows with at least these columns, in batches of any size
     columns : the columns; a field of a struct becomes a column as well, with dots in its name
 
     Raises
@@ -73,16 +76,34 @@ def exact_batches(
     Int96Error
         If no unit holds the values of a batch.
     """
-    row = 0
+    others = [_Rows(nanos), _Rows(millis)]
     for batch in micros:
-        if row + batch.num_rows > min(nanos.num_rows, millis.num_rows):
-            raise OSError("its INT96 timestamps have fewer rows than its other columns")
+        if not batch.num_rows:
+            continue
+        fine, coarse = (rows.take(batch.num_rows) for rows in others)
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
-        others = [table.slice(row, batch.num_rows) for table in (nanos, millis)]
         for name in columns:
-            arrays[name] = _exact(name, *(column_of(data, name) for data in (batch, *others)))
+            arrays[name] = _exact(name, *(column_of(data, name) for data in (batch, fine, coarse)))
         yield pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
-        row += batch.num_rows
+
+
+class _Rows:
+    """Rows of batches, to be taken in any number, so that no more than two batches are in memory."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._held: list[pa.RecordBatch] = []
+
+    def take(self, count: int) -> pa.Table:
+        """The next rows; at least one."""
+        while sum(batch.num_rows for batch in self._held) < count:
+            batch = next(self._batches, None)
+            if batch is None:
+                raise OSError("its INT96 timestamps have fewer rows than its other columns")
+            self._held.append(batch)
+        table = pa.Table.from_batches(self._held)
+        self._held = table.slice(count).to_batches()
+        return table.slice(0, count)
 
 
 def _exact(column: str, micros: pa.Array, nanos: pa.ChunkedArray, millis: pa.ChunkedArray) -> pa.Array:
@@ -205,8 +226,9 @@ class RowGroups:
             batches = file.iter_batches(rows, numbers, list(columns), use_threads=False)
             times = int96_columns(file.metadata, columns)
             if times:
-                units = (opened_in(unit).read_row_groups(numbers, times, use_threads=False) for unit in ("ns", "ms"))
-                nanos, millis = units
+                nanos, millis = (
+                    opened_in(unit).iter_batches(rows, numbers, times, use_threads=False) for unit in ("ns", "ms")
+                )
                 batches = exact_batches(batches, nanos, millis, times)
             yield from batches
 
