@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
+    from dask.delayed import Delayed
+    from distributed import Client
 
     from streameval.budget import Budget
     from streameval.engine.cluster import ClusterEngine
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 Job = tuple[Any, "Sequence[Metric]"]  # a state, and the metrics to compute from it
 
@@ -69,10 +72,10 @@ class Engine(Protocol):
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
         """Fold `rows` rows (−1 if unknown) into every state of the plan, in one pass; raises what `fold` raises."""
 
-    def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
+    def each(self, function: Callable[[T], R], items: Sequence[T], name: str) -> list[R]:
         """Map a function over items on threads of this process; `name` labels the tasks."""
 
-    def compute(self, delayed: Any) -> Any:
+    def compute(self, delayed: Delayed) -> Any:
         """Compute a Dask object."""
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
@@ -103,7 +106,7 @@ SCHEDULER_TIMEOUT = 10.0  # seconds
 
 def start(
     *,
-    client: Any = None,
+    client: Client | str | None = None,
     threads: int | None = None,
     memory: int | str | None = None,
     spill: str | os.PathLike[str] | None = None,
@@ -144,7 +147,9 @@ def start(
     return ThreadEngine.start(**run)
 
 
-def on_cluster(client: Any, scheduler_timeout: float, *, threads: int | None, **run: Any) -> ClusterEngine | None:
+def on_cluster(
+    client: Client | str | None, scheduler_timeout: float, *, threads: int | None, **run: Any
+) -> ClusterEngine | None:
     """The engine on the workers of a client, of the scheduler at an address, or of the active client; None without any.
 
     `run` has the memory, the spill directory and the progress of `start`, which describes the errors as well.
@@ -158,7 +163,7 @@ def on_cluster(client: Any, scheduler_timeout: float, *, threads: int | None, **
     return None if connection is None else ClusterEngine.start(connection, **run)
 
 
-def check_timeout(client: Any, scheduler_timeout: float) -> None:
+def check_timeout(client: Client | str | None, scheduler_timeout: float) -> None:
     """Raise `OptionError` if the timeout is invalid, or is given without a client."""
     if honoured("evaluate")["scheduler_timeout"].plain(scheduler_timeout) != SCHEDULER_TIMEOUT and client is None:
         raise OptionError(

@@ -82,11 +82,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from dask.delayed import Delayed
+    from distributed import Future
 
     from streameval.budget import Budget
     from streameval.engine import Job
     from streameval.engine.connection import Connection
     from streameval.engine.fold import Folded, Plan
+    from streameval.engine.graphs import Fold
     from streameval.engine.threads import Progress
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
@@ -94,7 +97,9 @@ if TYPE_CHECKING:
     from streameval.states.protocol import State, StoredSpec
     from streameval.states.rounds import FirstRound, Round
 
+    Again = Callable[..., tuple[list[Fold], object]]  # runs fold tasks once more
     T = TypeVar("T")
+    R = TypeVar("R")
 
 FOLDS_PER_GB = 20  # largest number of fold tasks per gigabyte to read; more would cost more than they gain
 RANGE_BYTES = 1 << 24  # smallest size of a range that is worth a task
@@ -116,10 +121,10 @@ class Ranges:
     fold : folds all tasks of the pass again; returns the futures of the ranges
     """
 
-    outlines: Any
-    futures: list[Any]
-    shards: Mapping[Any, list[list[Interval]]]
-    fold: Callable[[], list[Any]]
+    outlines: Future
+    futures: list[Future]
+    shards: Mapping[StoredSpec, list[list[Interval]]]
+    fold: Callable[[], list[Future]]
 
     def of(self, spec: StoredSpec, number: int) -> Sequence[Interval]:
         """Shards of a state in a range; none if the state has fewer ranges than others, because its keys are few."""
@@ -295,7 +300,7 @@ class ClusterEngine:
         """Round up to a positive multiple of the number of threads."""
         return max(1, -(-count // self.connection.threads)) * self.connection.threads
 
-    def _keep(self, spreads: Sequence[Any], outlines: Any, folded: Folded, again: Callable[..., Any]) -> None:
+    def _keep(self, spreads: Sequence[Future], outlines: Future, folded: Folded, again: Again) -> None:
         """Exchange the rows of large states into ranges, and keep these; `again` runs the fold tasks once more."""
         states = {spec: state for spec, state in folded.states.items() if state.runs()}
         if not states:
@@ -306,10 +311,10 @@ class ClusterEngine:
         cuts = [{spec: cut[r][0] if r < len(cut) else (0, 0) for spec, cut in ranges.items()} for r in range(most)]
         shards = {spec: [part for _, part in parts] for spec, parts in ranges.items()}
 
-        def exchanged(spreads: Sequence[Any]) -> list[Any]:
+        def exchanged(spreads: Sequence[Future]) -> list[Future]:
             return self.connection.submit(exchange(spreads, cuts, key_factory()))
 
-        def fold() -> list[Any]:
+        def fold() -> list[Future]:
             return exchanged([fold.spread for fold in again(lambda _: None)[0]])
 
         self.ranges.append(Ranges(outlines, exchanged(spreads), shards, fold))
@@ -344,13 +349,13 @@ class ClusterEngine:
         schema = codec.schema_of(state)
         return schema, codec.or_empty(self._batches(state, ranges, schema), schema)
 
-    def _batches(self, state: Any, ranges: Ranges, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _batches(self, state: State, ranges: Ranges, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The stored batches of a state whose rows are on workers."""
         every = list(range(len(ranges.futures)))
-        left: list[tuple[str | None, list[int]]] = [(None, every)]
+        left: list[tuple[Any, list[int]]] = [(None, every)]
         if state.spec.traits.additive:
             left = [(run, [number]) for run in state.runs() for number in every][::-1]
-        due: list[Any] = []
+        due: list[Future] = []
 
         def gather() -> list[pa.RecordBatch]:
             if not due:
@@ -367,7 +372,7 @@ class ClusterEngine:
 
     def _submit_dumps(
         self, state: State, ranges: Ranges, schema: pa.Schema, parts: Sequence[tuple[str | None, list[int]]]
-    ) -> list[Any]:
+    ) -> list[Future]:
         """Futures of the stored batches of some parts: of a run, or of the table as a whole, in some ranges."""
         key, nodes, wanted = key_factory(), [], (state.holder, state.spec, schema)
         for i, (run, numbers) in enumerate(parts):
@@ -382,7 +387,7 @@ class ClusterEngine:
         """The ranges with the rows of a state, those of the latest pass; None if the rows are in this process."""
         return next((ranges for ranges in reversed(self.ranges) if state.holder in ranges.shards), None)
 
-    def compute(self, delayed: Any) -> Any:
+    def compute(self, delayed: Delayed) -> Any:
         """Compute a Dask object on the workers."""
         return self.connection.gather(self.connection.submit([delayed]))[0]
 
@@ -398,7 +403,7 @@ class ClusterEngine:
         rows, at, resources = ranges.futures, first.holder, self._resources(1)
         current: Round = first
         intervals = [(part[0][0], part[-1][1]) for part in ranges.shards[first.holder]]
-        results: list[list[Any]] = []
+        results: list[list[Future]] = []
         while True:
             key = key_factory()
             one = task(work.visit, key=at, outline=current, resources=resources)
@@ -417,7 +422,7 @@ class ClusterEngine:
             intervals = [cut for cut, _ in balanced(current, buckets(current), len(nodes))]
             rows, at = exchange(futures[0::2], [{work.ROWS: cut} for cut in intervals], key, tasks=SPLITS), work.ROWS
 
-    def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
+    def each(self, function: Callable[[T], R], items: Sequence[T], name: str) -> list[R]:
         """Map a function over items on threads of this process."""
         return self.local.each(function, items, name)
 

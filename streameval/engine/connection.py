@@ -29,6 +29,8 @@ from streameval.wording import plural
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from dask.delayed import Delayed
+
 
 _POLL = 0.1  # seconds between two checks for a worker
 _CONNECT = 1.0  # least seconds to wait for the scheduler, however short the timeout
@@ -52,7 +54,7 @@ class Connection:
     left : addresses of workers that the scheduler listed but that did not answer; the run does not use them
     """
 
-    client: Any
+    client: distributed.Client
     workers: int
     threads: int
     memory: int
@@ -60,7 +62,7 @@ class Connection:
     address: str
     left: tuple[str, ...] = ()
 
-    def submit(self, nodes: Sequence[Any]) -> list[Any]:
+    def submit(self, nodes: Sequence[Delayed]) -> list[distributed.Future]:
         """Submit nodes as one graph; returns their futures.
 
         Dask warns about large graphs. A graph is large if the input is a table in memory: each fold task carries its
@@ -69,7 +71,7 @@ class Connection:
         with self.errors(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
             return list(self.client.compute(list(nodes), optimize_graph=False))
 
-    def gather(self, futures: Sequence[Any]) -> list[Any]:
+    def gather(self, futures: Sequence[distributed.Future]) -> list[Any]:
         """The results of futures, in order."""
         with self.errors():
             return list(self.client.gather(list(futures)))
@@ -118,7 +120,9 @@ def key_factory() -> Callable[..., str]:
     return lambda name, *numbers: "-".join((f"streameval-{name}", graph, *map(str, numbers)))
 
 
-def connect(client: Any, threads: int | None, scheduler_timeout: float = 10.0) -> Connection | None:
+def connect(
+    client: distributed.Client | str | None, threads: int | None, scheduler_timeout: float = 10.0
+) -> Connection | None:
     """The connection to run on; None to run on threads of this process.
 
     Parameters
@@ -158,7 +162,7 @@ def connect(client: Any, threads: int | None, scheduler_timeout: float = 10.0) -
     return _check(client, scheduler_timeout)
 
 
-def _active() -> Any:
+def _active() -> distributed.Client | None:
     """The active client of this process, or None; that of a worker serves its tasks only."""
     with suppress(ValueError):  # no task
         distributed.get_worker()
@@ -196,7 +200,7 @@ def _owned(address: str, scheduler_timeout: float) -> Connection:
     return connection
 
 
-def _check(client: Any, scheduler_timeout: float) -> Connection:
+def _check(client: distributed.Client, scheduler_timeout: float) -> Connection:
     """The connection to the workers that answer, once each of them has passed `_check_worker`."""
     scheduler = getattr(client, "scheduler", None)
     address = str(getattr(scheduler, "address", None) or "an unknown address")
@@ -230,7 +234,7 @@ def _check(client: Any, scheduler_timeout: float) -> Connection:
     return Connection(client, len(there), sum(nthreads), memory, max(nthreads), address, tuple(left))
 
 
-def _answers(client: Any, scheduler_timeout: float) -> tuple[dict[str, Any], dict[str, Any]]:
+def _answers(client: distributed.Client, scheduler_timeout: float) -> tuple[dict[str, Any], dict[str, Any]]:
     """The scheduler's information on its workers, and the answer of each worker, or the error for one that is gone.
 
     Waits until at least one worker answers, or the timeout has passed.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.scan import Derived, Test
     from streameval.scan.parquet.row_groups import Group
-    from streameval.states.protocol import Builder, Spec
+    from streameval.states.protocol import Builder, Spec, State, StoredSpec
     from streameval.typing import Array
 
 
@@ -151,7 +151,7 @@ def _uneven_bytes(limit: int, scratch: int, pieces: Sequence[Piece], threads: in
 
 
 @cache
-def _warn(message: str, *facts: Any) -> None:
+def _warn(message: str, *facts: str | int) -> None:
     """Log a warning, once for equal facts."""
     _LOG.warning(message, *facts)
 
@@ -223,7 +223,7 @@ class Plan:
         """Whether the rows may be divided into tasks in any way without changing a state."""
         return all(spec.traits.associative for spec in self.specs)
 
-    def empty(self) -> dict[Any, Any]:
+    def empty(self) -> dict[StoredSpec, State]:
         """The empty states, labels first."""
         return {spec: spec.empty() for spec in (self.label, *self.specs) if spec is not None}
 
@@ -425,7 +425,7 @@ def _decoded(
     return Batch(label, weight, columns, *place, labelled)
 
 
-def hand_over(batch: Batch, builders: Mapping[Any, Builder]) -> None:
+def hand_over(batch: Batch, builders: Mapping[Spec, Builder]) -> None:
     """Pass a batch to all builders; those that need labels get only the rows that have one."""
     labelled = batch.with_labels()
     for spec, builder in builders.items():

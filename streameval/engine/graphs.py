@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dask
 from distributed import CancelledError, KilledWorker, as_completed
@@ -33,12 +33,19 @@ from streameval.scan import LazySource, RowGroups, TableSource, uncomputable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from dask.delayed import Delayed
+    from distributed import Future
+
     from streameval.engine import Engine
     from streameval.engine.connection import Connection
     from streameval.engine.fold import Plan
     from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval
 
+    Nodes = Sequence[Delayed | Future]
+    Key = Callable[..., str]  # creates task keys, see `key_factory`
+    T = TypeVar("T")
+    R = TypeVar("R")
     Cut = Mapping[work.Key, Interval]  # the buckets of each state in one range
 
 
@@ -58,9 +65,9 @@ class Fold:
     """
 
     pieces: Sequence[Piece]
-    spread: Any
-    outline: Any
-    parts: list[Any]
+    spread: Future
+    outline: Future
+    parts: list[Future]
 
     @property
     def rows(self) -> int:
@@ -93,7 +100,7 @@ def folds(
     return done, tuple((name, failed[name]) for name in names_in_order if name in failed)
 
 
-def task(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def task(function: Callable[..., object], *args: Any, **options: Any) -> Delayed:
     """A task of a graph, to be called with its other arguments and its key."""
     return dask.delayed(partial(function, *args, **options), pure=False)
 
@@ -149,7 +156,7 @@ def finish(
     unreadable files are skipped; otherwise a failed read ends the pass. An error cancels all tasks.
     """
     waiting = {fold.outline: fold for fold in folds}
-    tries: Counter[Any] = Counter()
+    tries: Counter[Future] = Counter()
     done: list[Fold] = []
     failed: dict[str, str] = {}
     try:
@@ -198,12 +205,12 @@ def _translated(error: BaseException, fold: Fold) -> BaseException:
 
 def mapped(
     connection: Connection,
-    function: Callable[[Any, Engine], Any],
-    items: Sequence[tuple[Sequence[Piece], Any]],
+    function: Callable[[T, Engine], R],
+    items: Sequence[tuple[Sequence[Piece], T]],
     name: str,
     progress: Callable[[int], None],
     **run: Any,
-) -> list[Any]:
+) -> list[R]:
     """Map a function over items on the workers; the results are in order.
 
     Parameters
@@ -236,7 +243,7 @@ FAN_IN = 32  # largest number of results that a task merges
 MOST_TASKS = 100_000  # largest number of tasks of a run, and of split tasks of a level
 
 
-def tree(nodes: Sequence[Any], merge: Callable[[Any], Any], key: Callable[..., str], *numbers: int) -> Any:
+def tree(nodes: Nodes, merge: Callable[[list[T]], T], key: Key, *numbers: int) -> Delayed:
     """Merge nodes as a tree of bounded fan-in; returns its root."""
     join = task(merge)
     level, depth = list(nodes), 0
@@ -247,9 +254,7 @@ def tree(nodes: Sequence[Any], merge: Callable[[Any], Any], key: Callable[..., s
     return level[0]
 
 
-def exchange(
-    folds: Sequence[Any], cuts: Sequence[Cut], key: Callable[..., str], *numbers: int, tasks: int = MOST_TASKS
-) -> list[Any]:
+def exchange(folds: Nodes, cuts: Sequence[Cut], key: Key, *numbers: int, tasks: int = MOST_TASKS) -> list[Delayed]:
     """The nodes of the ranges of the merged states.
 
     Parameters
@@ -267,7 +272,7 @@ def exchange(
     groups = [folds[i : i + near] for i in range(0, len(folds), near)]
     hulls = [_hull(fine) for fine in coarse]
     level = [exchange(group, hulls, key, *numbers, g, tasks=tasks) for g, group in enumerate(groups)]
-    ranges: list[Any] = []
+    ranges: list[Delayed] = []
     for c, fine in enumerate(coarse):
         ranges += exchange([merged[c] for merged in level], fine, key, *numbers, len(groups) + c, tasks=tasks)
     return ranges
@@ -322,7 +327,7 @@ def _steps(folds: int, ranges: int) -> tuple[int, int]:
     return math.isqrt(ranges), max(FAN_IN, math.isqrt(folds))
 
 
-def _split(folds: Sequence[Any], cut: Cut, key: Callable[..., str], *numbers: int) -> list[Any]:
+def _split(folds: Nodes, cut: Cut, key: Key, *numbers: int) -> list[Delayed]:
     split = task(work.split, intervals=cut)
     return [split(fold, dask_key_name=key("split", *numbers, i)) for i, fold in enumerate(folds)]
 

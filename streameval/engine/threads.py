@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
 
+    from dask.delayed import Delayed
+
     from streameval.engine import Job
     from streameval.scan import Piece
     from streameval.states.protocol import State
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     R = TypeVar("R")
+    Graph = dict[str, tuple[Callable[..., R], int | list[str]]]
 
 
 FAN_IN = 2
@@ -126,7 +129,7 @@ def tree(
     return merged
 
 
-def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> dict[str, Any]:
+def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> Graph[R]:
     """A graph with a task for each item; tasks carry the index of their item, since Dask would search the item."""
 
     def call(i: int) -> R:
@@ -212,7 +215,7 @@ class ThreadEngine:
         counts = {"fold": len(folds), "merge": len(folds) - 1, "finalize": shards}
         return Work(where, folds, 1, counts, self.capacity(plan), self.limit)
 
-    def compute(self, delayed: Any) -> Any:
+    def compute(self, delayed: Delayed) -> Any:
         """Compute a Dask object on this thread."""
         return delayed.compute(scheduler="synchronous")
 
@@ -221,10 +224,10 @@ class ThreadEngine:
         pa.default_memory_pool().release_unused()  # memory left over from reading
         return finish(run(first, self.budget, self.each))
 
-    def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
+    def each(self, function: Callable[[T], R], items: Sequence[T], name: str) -> list[R]:
         """Map a function over items; cancelling the run ends the map before the next item."""
 
-        def one(item: Any) -> Any:
+        def one(item: T) -> R:
             self.progress(0)
             result = function(item)
             self.budget.relieve()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
+    from distributed import Worker
 
     from streameval.engine import Engine
     from streameval.metrics.protocol import Metric
@@ -44,10 +45,11 @@ if TYPE_CHECKING:
     from streameval.states.protocol import State, StoredSpec
     from streameval.states.rounds import Round
 
-    Spread = tuple[Folded, dict[Any, Rows]]
     Key = StoredSpec | str  # of rows: the spec of their state, or `ROWS`
     Range = Mapping[Key, Rows]
+    Spread = tuple[Folded, Range]
     T = TypeVar("T")
+    R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: A
     return Folded({spec: outline_only(state) for spec, state in folded.states.items()}, folded.skipped), rows
 
 
-def call(function: Callable[[Any, Engine], Any], item: Any, run: Mapping[str, Any]) -> Any:
+def call(function: Callable[[T, Engine], R], item: T, run: Mapping[str, Any]) -> R:
     """Call a function with an engine of this worker; if a file does not exist, the error names the worker."""
     try:
         return function(item, ThreadEngine.start(**run))
@@ -141,12 +143,12 @@ def visit(
     return (values, outline_only(handed)), {ROWS: handed.runs()}
 
 
-def finish(rounds: Sequence[Sequence[tuple[list[Any], Any]]], finish: Callable[[list[list[Any]]], T]) -> T:
+def finish(rounds: Sequence[Sequence[tuple[list[Any], Round | None]]], finish: Callable[[list[list[Any]]], T]) -> T:
     """The result of all rounds, from the values of their visits."""
     return finish([[value for values, _ in visits for value in values] for visits in rounds])
 
 
-def outline(result: tuple[T, Any]) -> T:
+def outline(result: tuple[T, object]) -> T:
     """The outlines alone of a fold or a visit, without the rows."""
     return result[0]
 
@@ -160,7 +162,7 @@ class Part:
 
     rows: Range
 
-    def __reduce__(self) -> tuple[type[dict[Any, Rows]], tuple[Range]]:
+    def __reduce__(self) -> tuple[type[dict[Key, Rows]], tuple[Range]]:
         return dict, (self.rows,)
 
 
@@ -294,7 +296,7 @@ def unpacked(data: bytes, worker: str | None = None) -> Sequence[Metric]:
     return metrics
 
 
-def missing(data: bytes, dask_worker: Any) -> str:
+def missing(data: bytes, dask_worker: Worker) -> str:
     """The reason why this worker cannot unpack metrics; empty if it can."""
     try:
         unpacked(data, dask_worker.address)
