@@ -42,6 +42,8 @@ from streameval.kernels.prefetch import LINE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numpy.typing import DTypeLike
+
     from streameval.typing import Array
 
 
@@ -210,7 +212,7 @@ class Computed(Buffer):
 
     __slots__ = ("_compute",)
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, compute: Callable[[int, int], Array]) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, compute: Callable[[int, int], Array]) -> None:
         super().__init__(np.empty((0, *shape[1:]), dtype))
         self.shape, self._compute = shape, compute
 
@@ -310,7 +312,7 @@ def spill_directory(path: str | os.PathLike[str] | None = None) -> Path:
     return Path(tempfile.gettempdir())
 
 
-def fresh_array(shape: tuple[int, ...], dtype: Any) -> Array:
+def fresh_array(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     """An uninitialised array that is aligned to large pages, or to cache lines if it is smaller than a large page.
 
     NumPy requests large pages for allocations of 4 MiB and more. The first write to a large page takes a quarter of the
@@ -452,7 +454,7 @@ class Budget:
         with suppress(SpillError):  # the owner of the budget gets the error with its next array
             self._spill_excess()
 
-    def borrow(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+    def borrow(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Array:
         """An uninitialised array for a builder; a spare array of this shape is reused, because fresh memory is slow."""
         shape = (shape,) if isinstance(shape, int) else shape
         with self._lock:
@@ -473,7 +475,7 @@ class Budget:
                     self._spare_bytes += array.nbytes
 
     @contextmanager
-    def borrowed(self, rows: int, *columns: tuple[tuple[int, ...], Any]) -> Iterator[list[Array]]:
+    def borrowed(self, rows: int, *columns: tuple[tuple[int, ...], DTypeLike]) -> Iterator[list[Array]]:
         """Uninitialised arrays with room for some rows and one more; they are given back at the end.
 
         Their sizes are rounded up (`room_for`), so that the arrays are reused for nearly equal numbers of rows.

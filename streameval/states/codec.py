@@ -210,7 +210,7 @@ def or_empty(found: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
         yield pa.RecordBatch.from_pylist([], schema)
 
 
-def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budget | None = None) -> Any:
+def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budget | None = None) -> State:
     """Read a state back.
 
     Parameters
@@ -234,7 +234,7 @@ def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budge
     return _state(metadata, metadata.checked(rest), budget)
 
 
-def restated(state: State, spec: StoredSpec, budget: Budget | None = None) -> Any:
+def restated(state: State, spec: StoredSpec, budget: Budget | None = None) -> State:
     """The same state under another spec whose table would be equal.
 
     Parameters
@@ -256,7 +256,7 @@ def restated(state: State, spec: StoredSpec, budget: Budget | None = None) -> An
     return _state(replace(metadata, spec=spec), metadata.checked(batches), budget)
 
 
-def _state(metadata: _Metadata, rest: Iterable[pa.RecordBatch], budget: Budget | None) -> Any:
+def _state(metadata: _Metadata, rest: Iterable[pa.RecordBatch], budget: Budget | None) -> State:
     """The state of validated batches."""
     try:
         state = metadata.spec.from_arrow(metadata.header, rest, budget or Budget())
@@ -273,7 +273,7 @@ def _state(metadata: _Metadata, rest: Iterable[pa.RecordBatch], budget: Budget |
     return state
 
 
-def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], budget: Budget | None = None) -> Any:
+def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], budget: Budget | None = None) -> State:
     """Read several states of one spec as their union.
 
     The tables of an additive spec (`streameval.states.protocol.Traits`) are read as one table, which is faster than

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -70,7 +70,7 @@ def check_spec(spec: Any) -> None:
             raise ValueError(f"{field.name} is {str(value)[:60]!r}")
 
 
-def check_facts(spec: Any, header: Mapping[str, Any], rows: Any = (0, 0)) -> None:
+def check_facts(spec: Any, header: Mapping[str, Any], rows: Sequence[int] = (0, 0)) -> None:
     """Raise `ValueError` if a fact of a header has another type or length than in an empty state, or is impossible.
 
     A negative count, or a list that is too short, would otherwise be believed or fail in a later step.
@@ -131,13 +131,13 @@ def check_counts(name: str, values: Array, kind: type | None = None) -> None:
 
 
 @lru_cache(maxsize=64)
-def _empty(spec: Any) -> Mapping[str, Any]:
+def _empty(spec: Any) -> Mapping[str, list[float] | dict[str, object] | float]:
     """The header of the empty state."""
-    header: Mapping[str, Any] = spec.empty().header()
+    header: Mapping[str, list[float] | dict[str, object] | float] = spec.empty().header()
     return header
 
 
-def _fits(value: Any, due: Any) -> bool:
+def _fits(value: object, due: list[float] | dict[str, object] | float) -> bool:
     """Whether a fact is like that of an empty state: a count, a weight, an extreme, a list of those or of labels."""
     if isinstance(due, list):
         if not isinstance(value, list):

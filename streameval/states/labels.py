@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
+    Label = bool | int | float | str
+
 # raised by Arrow for a value that a type cannot hold; their common base would also cover a lack of memory
 _NO_VALUE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError, UnicodeError)
 _UNLABELLED = (
@@ -34,12 +36,12 @@ _INTEGER = re.compile(r"-?\d{1,99}", re.ASCII)
 _REMEDY = "name the positive one with pos_label (--pos-label)"
 
 
-def _ascending(labels: Iterable[Any]) -> list[Any]:
+def _ascending(labels: Iterable[Label]) -> list[Label]:
     """Numbers, then texts: nights may differ in the type of the label."""
     return sorted(labels, key=lambda label: (isinstance(label, str), label))
 
 
-def _plain(label: Any) -> bool | int | float | str:
+def _plain(label: Label | bytes) -> Label:
     """A label as it appears in JSON and messages."""
     if isinstance(label, bytes):
         return label.decode("utf-8", "surrogateescape")
@@ -311,7 +313,7 @@ class LabelReader:
                 raise LabelError(f"{name}: {error}") from None
         return label, keep
 
-    def _labels(self, array: pa.Array) -> tuple[Array, set[Any]]:
+    def _labels(self, array: pa.Array) -> tuple[Array, set[Label]]:
         """Labels, and the label values that occurred (none once the named positive label has been seen)."""
         if not len(array):
             return np.empty(0, np.uint8), set()
@@ -340,7 +342,7 @@ class LabelReader:
             seen.add(others[0].item())
         return (values > 0).view(np.uint8), seen
 
-    def _of_decimals(self, array: pa.Array) -> tuple[Array, set[Any]]:
+    def _of_decimals(self, array: pa.Array) -> tuple[Array, set[Label]]:
         """As `_labels`; labels are shortest decimal forms of floats, so that distinct labels are distinct floats."""
         if array.type.bit_width < 128:  # Arrow does not encode shorter ones
             array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
@@ -359,7 +361,7 @@ class LabelReader:
         return self._counts
 
 
-def is_float(label: Any) -> bool:
+def is_float(label: Label | Decimal) -> bool:
     """Whether a label is not a decimal, or one that is the shortest form of a float, so that the float identifies it.
 
     >>> is_float(Decimal("0.3")), is_float(Decimal("0.30000000000000001"))

@@ -55,7 +55,7 @@ class Batch:
     labelled: Array | None = None
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def once(self, name: Hashable, make: Callable[[Self], Any]) -> Any:
+    def once(self, name: Hashable, make: Callable[[Self], object]) -> Any:
         """A value that is computed from the batch once and cached for all states.
 
         `name` is the cache key; it must identify everything besides the batch on which the value depends.
@@ -303,7 +303,7 @@ class Small(PlainState):
         return self
 
 
-def mergeable(one: Any, other: Any) -> None:
+def mergeable(one: State, other: State) -> None:
     """Raise `IncompatibleStatesError` unless both states have equal specs.
 
     Examples
@@ -317,10 +317,10 @@ def mergeable(one: Any, other: Any) -> None:
         raise IncompatibleStatesError(f"cannot merge {one.spec} with {named}; fold both with the same options")
 
 
-def same_table(one: Any, other: Any) -> bool:
+def same_table(one: State, other: State) -> bool:
     """Whether two states of one kind have equal headers and equal tables, however these are divided into batches."""
     return bool(one.header() == other.header() and _table(one) == _table(other))
 
 
-def _table(state: Any) -> pa.Table:
+def _table(state: State) -> pa.Table:
     return pa.Table.from_batches(state.to_arrow(), state.spec.schema).combine_chunks()

@@ -16,9 +16,13 @@ from streameval.states.keyed.counts import KeyedCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TypeVar
 
     from streameval.budget import Budget
     from streameval.states.keyed.layout import Interval
+
+    T = TypeVar("T")
+    R = TypeVar("R")
 
 Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]  # takes a function, items and a task name
 
@@ -59,7 +63,7 @@ class FirstRound(Round, Protocol):
         """The spec of the state that holds the rows."""
 
 
-def one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> list[Any]:
+def one_by_one(function: Callable[[T], R], items: Sequence[T], _: str) -> list[R]:
     """Map a function over items in this thread."""
     return [function(item) for item in items]
 

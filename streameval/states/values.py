@@ -20,7 +20,7 @@ from streameval.states.keyed.ids import hash_array, id_words, identify, row_null
 from streameval.states.protocol import Batch, Small, Totals, Traits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
     from streameval.typing import Array
@@ -93,7 +93,7 @@ class ValuesSpec:
         """The empty state."""
         return Values(self, self.schema.empty_table().combine_chunks())
 
-    def from_arrow(self, header: Mapping[str, Any], batches: Any, budget: Budget) -> Values:
+    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> Values:
         """Raise `NotImplementedError`: the state is never stored."""
         raise NotImplementedError("values of rows are never stored")
 

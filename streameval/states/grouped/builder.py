@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.keys import Split
     from streameval.states.grouped.tag_words import TagWords
     from streameval.states.keyed.builder import SegmentBuilder
-    from streameval.states.protocol import Batch
+    from streameval.states.protocol import Batch, Spec, StoredSpec
     from streameval.typing import Array
 
     Encode = Callable[[slice, Array, Array], None]  # fills words and codes of some rows
@@ -338,13 +338,13 @@ def _valid(array: pa.Array) -> Array:
     return valid
 
 
-def _refuse(spec: Any, batch: Batch, refused: object) -> None:
+def _refuse(spec: Spec, batch: Batch, refused: object) -> None:
     """If a policy refuses the batch, let the state's own builder raise the error."""
     if refused:
         spec.builder(Budget(), batch.label.size).update(batch)
 
 
-def _fact_sums(inner: Any, facts: Mapping[str, Fact], split: Split) -> tuple[Array, Array | None]:
+def _fact_sums(inner: StoredSpec, facts: Mapping[str, Fact], split: Split) -> tuple[Array, Array | None]:
     """Sums of the facts of each group of a batch and their errors, as `GroupTable` takes them."""
     columns, errors, weighted, groups = [], [], False, len(split.names)
     for name in inner_facts(inner):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.errors import OptionError
     from streameval.states.grouped.keys import Key, Split
-    from streameval.states.protocol import Builder, Totals
+    from streameval.states.protocol import Builder, Source, State, Totals
     from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
@@ -55,7 +55,7 @@ class Grouped(Small):
         """The name of each group, in any order."""
 
     @abstractmethod
-    def _chosen(self, names: Collection[bytes], budget: Budget | None) -> Any:
+    def _chosen(self, names: Collection[bytes], budget: Budget | None) -> State:
         """The inner state of the groups with these names, which all exist."""
 
     @abstractmethod
@@ -76,24 +76,24 @@ class Grouped(Small):
         """All groups with rows, ascending, null last: tuples of values for `By`, block numbers for `Blocks`."""
         return tuple(self.named)
 
-    def total(self, budget: Budget | None = None) -> Any:
+    def total(self, budget: Budget | None = None) -> Source:
         """The inner state of all rows."""
         return self._chosen(self.named.values(), budget)
 
-    def only(self, group: Group, budget: Budget | None = None) -> Any:
+    def only(self, group: Group, budget: Budget | None = None) -> State:
         """The inner state of one group; empty if the group does not exist."""
         return self._chosen({self.named[group]} if group in self.named else (), budget)
 
-    def without(self, *groups: Group, budget: Budget | None = None) -> Any:
+    def without(self, *groups: Group, budget: Budget | None = None) -> State:
         """The inner state of all other groups."""
         left_out = set(groups)
         return self._chosen({name for group, name in self.named.items() if group not in left_out}, budget)
 
-    def several(self, groups: Sequence[Group], budget: Budget | None = None, each: Mapper = one_by_one) -> list[Any]:
+    def several(self, groups: Sequence[Group], budget: Budget | None = None, each: Mapper = one_by_one) -> list[State]:
         """The inner states of some groups; empty for groups that do not exist. `each` maps a function over shards."""
         return [self.only(group, budget) for group in groups]
 
-    def each_without(self, groups: Sequence[Group]) -> Iterator[Any]:
+    def each_without(self, groups: Sequence[Group]) -> Iterator[State]:
         """For each of some groups, the inner state of all rows outside it.
 
         The groups are halved recursively, so n groups take O(n log n) merges.
@@ -122,14 +122,14 @@ class Grouped(Small):
         return same_table(self, other)
 
 
-def _merged(states: list[Any]) -> Any:
+def _merged(states: list[State]) -> State:
     """The merge of some states, at least one, in pairs: one by one, all rows so far would be copied for each."""
     while len(states) > 1:
         states = [reduce(lambda one, other: one.merge(other), states[i : i + 2]) for i in range(0, len(states), 2)]
     return states[0]
 
 
-def _each_without(others: Any, states: list[Any]) -> Iterator[Any]:
+def _each_without(others: State, states: list[State]) -> Iterator[State]:
     """For each of some states, the merge of `others` and all other states."""
     if len(states) < 2:
         yield from [others] * len(states)
@@ -148,12 +148,12 @@ class DenseGroups(Grouped):
     states : the inner state of each group, by name
     """
 
-    states: Mapping[bytes, Any]
+    states: Mapping[bytes, State]
 
     def _group_names(self) -> Iterable[bytes]:
         return self.states
 
-    def _chosen(self, names: Collection[bytes], budget: Budget | None) -> Any:
+    def _chosen(self, names: Collection[bytes], budget: Budget | None) -> State:
         states = [self.states[name] for name in sorted(names)]  # in this order, so that sums are reproducible
         return _merged(states) if states else self.spec.inner.empty()
 

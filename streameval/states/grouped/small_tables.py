@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streameval.states.contingency.summary import Summary
     from streameval.states.grouped.keys import Group
     from streameval.states.grouped.tagged import TaggedGroups
+    from streameval.states.protocol import State
     from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
@@ -35,7 +36,7 @@ _SLAB = 1 << 18  # rows that are read together
 _SHARE = 1 << 9  # bytes of the budget for each of them
 
 
-def tables(grouped: TaggedGroups, groups: Sequence[Group], each: Mapper, budget: Budget) -> list[Any]:
+def tables(grouped: TaggedGroups, groups: Sequence[Group], each: Mapper, budget: Budget) -> list[State]:
     """The inner states of some groups, as `Grouped.several`; small tables come summarised."""
     if "tables" not in grouped.cache:
         grouped.cache["tables"] = small_tables(grouped, budget, each)

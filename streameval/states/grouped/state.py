@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streameval.budget import Budget
-    from streameval.states.protocol import Builder
+    from streameval.states.protocol import Builder, Spec, StoredSpec
 
-INNER: dict[str, type[Any]] = {
+INNER: dict[str, type[Spec]] = {
     spec.kind: spec for spec in (ScoreSpec, HistogramSpec, BlockSpec, ClusterSpec, ContingencySpec)
 }
 
 
-def divisible(inner: Any) -> bool:
+def divisible(inner: StoredSpec) -> bool:
     """Whether states of a spec can be split.
 
     Examples
@@ -154,7 +154,7 @@ class GroupedSpec(SplitSpec):
         return DenseGroups(self, states)
 
 
-def _read_inner(fields: dict[str, Any]) -> Any:
+def _read_inner(fields: dict[str, Any]) -> Spec:
     """The inner spec that a header describes."""
     kind, version = fields["kind"], fields["version"]
     if kind not in INNER or version != INNER[kind].version:

@@ -29,10 +29,11 @@ from streameval.states.scores.weights import sums_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from streameval.states.protocol import StoredSpec
     from streameval.typing import Array
 
 
-def inner_facts(inner: Any) -> dict[str, list[Any]]:
+def inner_facts(inner: StoredSpec) -> dict[str, list[float]]:
     """Facts of an empty group, lists of numbers by their name in the inner header."""
     return {name: value for name, value in inner.empty().header().items() if name != "spec"}
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.keys import Group
     from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Columns, Interval
-    from streameval.states.protocol import SplitSpec
+    from streameval.states.protocol import SplitSpec, State, StoredSpec
     from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
@@ -169,7 +169,7 @@ class TaggedGroups(Grouped):
         runs = {name: tuple(map(self.words(name).untagged, keyed.segments)) for name, keyed in self.tagged.items()}
         return self._inner_state(runs, *self.table.total())
 
-    def _chosen(self, names: Collection[bytes], budget: Budget | None) -> Any:
+    def _chosen(self, names: Collection[bytes], budget: Budget | None) -> State:
         names = set(names)
         marks = np.array([name in names for name in self.table.names.to_pylist()], np.bool_)
         places = np.full(len(self.group_codes), -1)
@@ -177,7 +177,7 @@ class TaggedGroups(Grouped):
         [segments] = self._separated(places, 1, budget, one_by_one) if names else [{}]
         return self._inner_state(segments, *self.table.total(marks))
 
-    def several(self, groups: Sequence[Group], budget: Budget | None = None, each: Mapper = one_by_one) -> list[Any]:
+    def several(self, groups: Sequence[Group], budget: Budget | None = None, each: Mapper = one_by_one) -> list[State]:
         """The inner states of some groups; empty for groups that do not exist. `each` maps a function over shards."""
         if "groups" not in self.cache:
             places = np.full(len(self.group_codes), -1)
@@ -199,7 +199,7 @@ class TaggedGroups(Grouped):
         """The empty inner state."""
         return self.spec.inner.empty()
 
-    def _inner_state(self, runs: Mapping[str, tuple[Segment, ...]], facts: Array, errors: Array) -> Any:
+    def _inner_state(self, runs: Mapping[str, tuple[Segment, ...]], facts: Array, errors: Array) -> State:
         """An inner state, from its segments and facts."""
         sides = iter(facts.tolist())
         columns = {name: np.array([type(side)(next(sides)) for side in zeros]) for name, zeros in self._facts.items()}
@@ -207,10 +207,11 @@ class TaggedGroups(Grouped):
             columns["nan_errors"] = errors[-2:]
         layouts = {name: words.inner for name, (words, _) in tag_words(self.spec.inner).items()}
         keyed = {name: KeyedCounts(layout, runs.get(name, ())) for name, layout in layouts.items()}
-        return replace(self._no_rows, **columns, **keyed)
+        state: State = replace(self._no_rows, **columns, **keyed)
+        return state
 
     @cached_property
-    def _facts(self) -> dict[str, list[Any]]:
+    def _facts(self) -> dict[str, list[float]]:
         """Zeros for the facts of a group, by name."""
         return inner_facts(self.spec.inner)
 
@@ -375,7 +376,7 @@ class OrderedGroups:
             yield self.places(words), rest, np.repeat(codes & np.uint32(1), np.diff(starts)), counts
 
 
-def inner_table(inner: Any, counts: Counts) -> pa.RecordBatch:
+def inner_table(inner: StoredSpec, counts: Counts) -> pa.RecordBatch:
     """The inner table of some rows of `OrderedGroups`."""
     flags = sum(field.type == pa.bool_() for field in inner.schema)
     sources = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -195,7 +195,7 @@ def check_items(items: Array, expected: Array) -> None:
         raise RowsError("the rows of this state are on the workers of a cluster; only its evaluation can read them")
 
 
-def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:
+def _read(column: Buffer | None, starts: Array, dtype: np.dtype[np.generic]) -> Array:
     """The items of consecutive pieces; a missing column of counts is all ones."""
     first, last = int(starts[0]), int(starts[-1])
     return np.ones(last - first, dtype) if column is None else column.read(first, last)

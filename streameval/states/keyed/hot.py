@@ -14,7 +14,7 @@ and memory only: a key may have any number of runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class HotKeys:
     ([2, 3], [3, 2])
     """
 
-    def __init__(self, keys: Array, buckets: Array, dtype: np.dtype[Any]) -> None:
+    def __init__(self, keys: Array, buckets: Array, dtype: np.dtype[np.generic]) -> None:
         """Create the table from the keys and buckets by slot; see `_in_slots`."""
         self._keys, self._buckets, self._dtype = keys, buckets, dtype
         words = keys.shape[1]

@@ -30,14 +30,19 @@ from streameval.states.keyed.layout import cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TypeVar
 
     from streameval.states.keyed.layout import Interval
+    from streameval.states.protocol import State
+    from streameval.states.rounds import Round
     from streameval.typing import Array
+
+    K = TypeVar("K", State, Round)
 
 Rows = Mapping[str, KeyedCounts]  # the keyed counts of a state, by name
 
 
-def outline_only(state: Any) -> Any:
+def outline_only(state: K) -> K:
     """The state without its rows; it still has totals and shards, and merges with other outlines."""
     return state.with_runs({name: counts.outline_only() for name, counts in state.runs().items()})
 
@@ -52,17 +57,17 @@ def joined(parts: Sequence[Rows]) -> Rows:
     return {name: reduce(KeyedCounts.merge, (part[name] for part in parts)) for name in parts[0]}
 
 
-def restored(outline: Any, rows: Rows) -> Any:
+def restored(outline: State | Round, rows: Rows) -> Any:
     """The state with this outline and the rows of a range."""
     return outline.with_runs({name: rows[name].within(counts) for name, counts in outline.runs().items()})
 
 
-def nbytes(state: Any) -> int:
+def nbytes(state: State | Round) -> int:
     """Bytes of the rows, in memory, spilled or remote."""
     return sum(counts.outline.nbytes for counts in state.runs().values())
 
 
-def row_bytes(state: Any) -> int:
+def row_bytes(state: State | Round) -> int:
     """Upper bound of the bytes of a row; 0 if the state does not grow with the rows.
 
     A row lies in one of the keyed counts of a state, so the bound is the size of a row in the widest of them.
@@ -77,12 +82,12 @@ def row_bytes(state: Any) -> int:
     return max((each.dtype.itemsize + 8 * (each.words - 1 + each.weighted) for each in layouts), default=0)
 
 
-def buckets(outline: Any) -> list[Interval]:
+def buckets(outline: State | Round) -> list[Interval]:
     """Shards of a keyed state: buckets of about a million items, at least one."""
     return cut(_items(outline), SLAB) or [(0, 0)]
 
 
-def balanced(outline: Any, shards: Sequence[Interval], count: int) -> list[tuple[Interval, list[Interval]]]:
+def balanced(outline: State | Round, shards: Sequence[Interval], count: int) -> list[tuple[Interval, list[Interval]]]:
     """Combine shards into at most `count` ranges with about equal numbers of items.
 
     Parameters
@@ -111,7 +116,7 @@ def balanced(outline: Any, shards: Sequence[Interval], count: int) -> list[tuple
     return [((part[0][0], part[-1][1]), part) for part in parts]
 
 
-def _items(outline: Any) -> Array:
+def _items(outline: State | Round) -> Array:
     """Items of each bucket, over all keyed counts of a state, which share their buckets."""
     each: list[Array] = [counts.items[0::2] + counts.items[1::2] for counts in outline.runs().values()]
     total: Array = np.add.reduce(each)

@@ -44,7 +44,7 @@ from streameval.states.scores.types import (
 from streameval.states.scores.weights import added, in_units, rounded_sides, unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from streameval.typing import Array
 
@@ -135,7 +135,7 @@ class _ScoreBuilder:
         self._segments.add(len(values), self._encoder(values, label), weights=weights, absorb=absorb)
         refuse_nan(self.spec.nan, self._segments.nan_seen or self._null_rows.any(), batch.name, self.spec.column)
 
-    def _encoder(self, values: Array, label: Array) -> Any:
+    def _encoder(self, values: Array, label: Array) -> Callable[..., int]:
         kind = self.spec.type
         values, label = read_only(values), read_only(label)
         if kind == "f4":
@@ -334,7 +334,7 @@ def score_part(counts: Counts, before: Totals, total: Totals, spec: ScoreSpec) -
         If the ratio of a weight to the sum of all leaves float64.
     """
 
-    def ends(groups: Any) -> Ends:
+    def ends(groups: slice | Array) -> Ends:
         return (decode(counts.keys[groups], spec.type),) * 3
 
     if not total.weighted:

@@ -240,8 +240,8 @@ class GroupPart:
     neg: Array
     pos: Array
     ids: Array
-    first: Any
-    last: Any
+    first: tuple[str | int, ...]
+    last: tuple[str | int, ...]
     false: int = 0
     true: int = 0
     goes_on: bool = False
@@ -279,7 +279,7 @@ class GroupPart:
         places = [0] * self.continues + [self.neg.size - 1] * self.goes_on
         return list(dict.fromkeys(places))
 
-    def name(self, place: int) -> Any:
+    def name(self, place: int) -> tuple[str | int, ...]:
         """The id of the cut group at an index in `cut`."""
         return self.first if place == 0 else self.last
 

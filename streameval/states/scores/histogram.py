@@ -280,7 +280,7 @@ class ScoreHistogram(Small):
         return all(np.array_equal(one, two) for one, two in pairs) and self.header() == other.header()
 
 
-def _ends(bins: Array, only: Array, kind: str, groups: Any) -> Ends:
+def _ends(bins: Array, only: Array, kind: str, groups: slice | Array) -> Ends:
     """The lower edge of each bin, and the lowest and highest score it may hold; all are equal for a single score."""
     bins, only = bins[groups], only[groups]
     score = (~only).view(np.float64)

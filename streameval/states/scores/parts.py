@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from streameval.states.keyed.grouping import Ranked
     from streameval.states.protocol import Totals
-    from streameval.typing import Array
+    from streameval.typing import Array, ArrayLike
 
 T = TypeVar("T")
 Ends = tuple["Array", "Array", "Array"]  # the score to report, the lowest and the highest
@@ -68,7 +68,7 @@ class ScorePart:
     p: Array
     before: Totals
     total: Totals
-    ends: Callable[[Any], Ends]
+    ends: Callable[[slice | Array], Ends]
     bins: Array | None = None
     counts: Array | None = None
     type: str = "f8"
@@ -159,7 +159,7 @@ class ScorePart:
             return float(self.scores[i])
         return float(self.ends(slice(i, i + 1))[0][0])
 
-    def compared(self, thresholds: Any) -> Array:
+    def compared(self, thresholds: ArrayLike | float) -> Array:
         """Thresholds rounded to the type of the scores, see `streameval.states.scores.types.compared`."""
         return compared(thresholds, self.type)
 
@@ -192,7 +192,7 @@ def _swapped(t: Totals) -> Totals:
     return replace(t, neg=t.pos, pos=t.neg, neg_weight=t.pos_weight, pos_weight=t.neg_weight)
 
 
-def leading(scores: Any, value: float, *, above: bool = False) -> int:
+def leading(scores: Array, value: float, *, above: bool = False) -> int:
     """Number of descending scores that are at least `value`, or greater than it if `above` is set.
 
     A bisection in place; `numpy.searchsorted` would copy the reversed array.
@@ -210,6 +210,6 @@ def leading(scores: Any, value: float, *, above: bool = False) -> int:
     return (bisect_left if above else bisect_right)(scores, -value, key=neg)
 
 
-def known(scores: Array) -> Callable[[Any], Ends]:
+def known(scores: Array) -> Callable[[slice | Array], Ends]:
     """`ScorePart.ends` of groups that are single scores."""
     return lambda groups: (scores[groups],) * 3

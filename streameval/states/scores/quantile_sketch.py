@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tdigest import TDigest
 
     from streameval.budget import Budget
-    from streameval.typing import Array
+    from streameval.typing import Array, ArrayLike
 
 FINE = 4  # a stored centroid spans at most 1/FINE of a k₁ unit
 
@@ -537,7 +537,7 @@ def _between(x: Array, nodes: Array, values: Array) -> Array:
     return np.clip(found, low, high)
 
 
-def _floats(name: str, given: Any) -> Array:
+def _floats(name: str, given: ArrayLike | float) -> Array:
     """Numbers as a float64 array; raises `OptionError` for anything else."""
     try:
         return np.asarray(given, np.float64)
@@ -545,6 +545,6 @@ def _floats(name: str, given: Any) -> Array:
         raise OptionError(f"{name}={given!r} is neither a number nor an array of numbers") from error
 
 
-def _plain(values: Array) -> Any:
+def _plain(values: Array) -> Array | float:
     """A float if the array has no dimensions, else the array."""
     return values if values.ndim else float(values)

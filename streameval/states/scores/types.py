@@ -26,7 +26,7 @@ from streameval.states.scores.weights import add_sides
 from streameval.typing import view_numbers
 
 if TYPE_CHECKING:
-    from streameval.typing import Array
+    from streameval.typing import Array, ArrayLike
 
 
 SIGN = np.uint64(1 << 63)
@@ -96,7 +96,7 @@ def floats(values: Array, kind: str) -> Array:
     return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
 
 
-def compared(thresholds: Any, kind: str) -> Array:
+def compared(thresholds: ArrayLike | float, kind: str) -> Array:
     """Thresholds to compare scores with: for float32 scores rounded to float32, as NumPy and pandas do.
 
     A float32 score that is written as 0.9 therefore reaches the threshold 0.9. Float16 scores are compared as float32,
@@ -253,7 +253,7 @@ class MissingScores:
         return (self.column,)
 
 
-def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:
+def refuse_nan(policy: str, seen: Array | np.bool_ | bool, name: str, column: str) -> None:
     """Raise `NullError` if NaN scores were seen and the policy is ``error``."""
     if policy == "error" and np.any(seen):
         raise NullError(
