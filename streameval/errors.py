@@ -25,7 +25,6 @@ it and exits with status 1, or 2 for an `OptionError`.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from streameval.wording import visible
 
@@ -64,7 +63,7 @@ class StreamevalError(Exception):
     no column \x1b[2J at s3://…@bucket
     """
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: object) -> None:
         super().__init__(*(visible(masked(arg)) if isinstance(arg, str) else arg for arg in args))
 
 

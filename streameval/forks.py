@@ -29,7 +29,10 @@ from weakref import WeakKeyDictionary, ref
 from streameval.errors import StreamevalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from threading import Lock, RLock
+    from types import TracebackType
+    from typing import NoReturn
 
 _PATIENCE = 3.0  # seconds that a fork waits in total for modules and locks
 _LAZY = {  # packages that are imported when they are first used, so perhaps while another thread forks
@@ -43,7 +46,7 @@ _STALE = {"process": False, "deltalake": False}  # whether this process is a chi
 
 
 def new_lock(
-    kind: Callable[[], Any] = threading.Lock, lost: Callable[[], object] | None = None, *, wait: bool = False
+    kind: Callable[[], Lock | RLock] = threading.Lock, lost: Callable[[], object] | None = None, *, wait: bool = False
 ) -> Any:
     """A lock that is free in a forked child.
 
@@ -79,7 +82,7 @@ def on_fork(reset: Callable[[], object]) -> None:
     _RESETS.append(reset)
 
 
-def compute(graph: Mapping[Any, Any], keys: Sequence[Any], threads: int) -> list[Any]:
+def compute(graph: Mapping[Any, Any], keys: Sequence[Hashable], threads: int) -> list[Any]:
     """Results of some tasks of a Dask graph, in threads that end with the call.
 
     Dask's own pool outlives the call, and its threads do not survive a fork. Dask's schedulers are called directly,
@@ -101,7 +104,7 @@ def compute(graph: Mapping[Any, Any], keys: Sequence[Any], threads: int) -> list
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _packed(error: BaseException, _dumps: Any) -> tuple[BaseException, Any]:
+def _packed(error: BaseException, _dumps: Callable[[object], bytes]) -> tuple[BaseException, TracebackType | None]:
     return error, error.__traceback__
 
 
@@ -119,7 +122,7 @@ def is_forked() -> bool:
 class _Unusable(ModuleType):
     """Takes the place of a module that another thread was importing, which to import again would wait for ever."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__") and name != "__path__":
             raise AttributeError(name)
         raise StreamevalError(

@@ -13,9 +13,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, SupportsIndex, TypeGuard
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeGuard
 
 from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 OTHERS = "*"  # key for all columns that are not named
 
@@ -40,7 +43,7 @@ class ByColumn:
     others: Any
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], others: Any) -> Any:
+    def of(cls, values: Mapping[str, object], others: object) -> Any:
         """Values by column; a single value if all columns have the same."""
         columns = tuple(sorted((name, value) for name, value in values.items() if value != others))
         return cls(columns, others) if columns else others
@@ -50,7 +53,7 @@ class ByColumn:
         chosen = set(names)
         return self.of({name: value for name, value in self.columns if name in chosen}, self.others)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The mapping that the option accepts."""
         return dict(self.columns) | {OTHERS: self.others}
 
@@ -58,17 +61,17 @@ class ByColumn:
         return repr(self.to_dict())
 
 
-def of_column(value: Any, column: str) -> Any:
+def of_column(value: object, column: str) -> Any:
     """The value of an option for one column."""
     return dict(value.columns).get(column, value.others) if isinstance(value, ByColumn) else value
 
 
-def values_in(value: Any) -> list[Any]:
+def values_in(value: object) -> list[Any]:
     """All values of an option: the one for other columns first, then those of named columns."""
     return [value.others, *(own for _, own in value.columns)] if isinstance(value, ByColumn) else [value]
 
 
-def in_words(value: Any) -> str:
+def in_words(value: object) -> str:
     """The plain value of an option in words.
 
     Examples
@@ -255,14 +258,14 @@ def row_filter(name: str, given: object) -> str | Filter:
     return Filter(str(given), given) if expression else str(given)
 
 
-def directory(name: str, given: object) -> Any:
+def directory(name: str, given: object) -> str | os.PathLike[str]:
     """The path of a directory."""
     if isinstance(given, str | os.PathLike):
         return given
     raise OptionError(f"{name}={given!r} must be the path of a directory")
 
 
-def callback(name: str, given: object) -> Any:
+def callback(name: str, given: object) -> Callable[..., object]:
     """The progress callback."""
     if callable(given):
         return given
@@ -294,7 +297,7 @@ def flag(name: str, given: object) -> bool:
     raise OptionError(f"{name}={given!r} must be True or False")
 
 
-def single(name: str, given: object) -> Any:
+def single(name: str, given: object) -> object:
     """A value of any type but those without a hash, and those that compare element by element, or not at all."""
     value = plain(given)
     with suppress(Exception):  # whatever the type raises

@@ -384,7 +384,7 @@ def kept_options() -> dict[str, Option]:
     }
 
 
-def checked(given: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
+def checked(given: Mapping[str, object], verb: str = "evaluate") -> dict[str, Any]:
     """All options of a verb in plain form; those not given have their defaults.
 
     Raises
@@ -421,7 +421,7 @@ def checked(given: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
     return options
 
 
-def check_policies(given: Mapping[str, Any], options: Mapping[str, Any], known: Mapping[str, Option]) -> None:
+def check_policies(given: Mapping[str, object], options: Mapping[str, object], known: Mapping[str, Option]) -> None:
     """Raise `OptionError` if a given option has a value for a column that is not among those of all options."""
     for option, value in ((known[name], value) for name, value in given.items() if isinstance(value, ByColumn)):
         columns = texts(option.of, options[option.of])
@@ -452,7 +452,7 @@ def active(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]
     return active({**options, **idle}, verb) if idle else dict(options)  # options that needed a reset one are idle now
 
 
-def recorded(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
+def recorded(options: Mapping[str, object], verb: str = "evaluate") -> dict[str, object]:
     """The plain options that affect results and differ from their default, for `Evaluation.to_dict`.
 
     Examples
@@ -467,7 +467,7 @@ def recorded(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, An
     }
 
 
-def command(verb: str, data: Iterable[str], options: Mapping[str, Any]) -> str:
+def command(verb: str, data: Iterable[str], options: Mapping[str, object]) -> str:
     """The shell command that runs a verb with these plain options; options that do not affect results are omitted.
 
     Empty if the command line cannot express a value, such as a user-defined metric.
@@ -481,7 +481,7 @@ def command(verb: str, data: Iterable[str], options: Mapping[str, Any]) -> str:
     return "" if spelled is None else shell(["streameval", verb, *data, *spelled])
 
 
-def words(verb: str, options: Mapping[str, Any]) -> list[str] | None:
+def words(verb: str, options: Mapping[str, object]) -> list[str] | None:
     """Plain options as command-line words; None if the command line cannot express a value."""
     spelled: list[str] = []
     for name, value in options.items():
@@ -503,7 +503,7 @@ def _spelled(value: object, rest: object) -> list[tuple[str, object]]:
     return [("", one) for one in (value if isinstance(value, tuple) else (value,))]
 
 
-def result_key(options: Mapping[str, Any]) -> str:
+def result_key(options: Mapping[str, object]) -> str:
     """The part of a cached result's key that depends on options: all plain options that affect results.
 
     Examples
@@ -545,7 +545,7 @@ def refuse(verb: str, name: str, names: Iterable[str] | None = None, where: str 
     raise OptionError(msg)
 
 
-def _idle(options: Mapping[str, Any], verb: str) -> dict[str, list[Option]]:
+def _idle(options: Mapping[str, object], verb: str) -> dict[str, list[Option]]:
     """The options without effect, by the absent input that they need."""
     table = honoured(verb)
     named = [table[name] for name, value in options.items() if table[name].idles(value)]

@@ -352,7 +352,7 @@ def _plain(value: float | str | None) -> float | str | None:
     return value
 
 
-def slice_name(named: Mapping[str, Any] | None) -> str:
+def slice_name(named: Mapping[str, object] | None) -> str:
     """A slice in the syntax of rules; empty for all rows.
 
     Examples
@@ -385,7 +385,7 @@ def slice_text(value: object) -> str:
     return "null" if value is None else repr(value) if value in ("null", "") else str(value)
 
 
-def plain_slice_value(value: object) -> Any:
+def plain_slice_value(value: object) -> str | int | float | None:
     """The value of a slicing column for JSON; infinities, NaN, decimals, dates and binaries become text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
@@ -528,7 +528,7 @@ def slice_column(values: Sequence[Any]) -> pa.Array:
         return pa.array([None if value is None else Decimal(value) for value in values], pa.decimal128(20))
 
 
-def same_slice(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
+def same_slice(one: Mapping[str, object] | None, other: Mapping[str, object] | None) -> bool:
     """Whether two slices are the same; NaN equals NaN, and a date or time in `other` equals its text.
 
     Examples
@@ -564,7 +564,7 @@ def _is_moment(text: str, moment: Any) -> bool:
     return bool(parsed == plain) and beyond == getattr(moment, "nanosecond", 0)
 
 
-def near_slice(given: Mapping[str, Any], slices: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def near_slice(given: Mapping[str, object], slices: Iterable[Mapping[str, object]]) -> Mapping[str, object] | None:
     """The slice over the same columns whose values, as text, are closest to the given ones; None if none is close.
 
     Examples
@@ -574,7 +574,7 @@ def near_slice(given: Mapping[str, Any], slices: Iterable[Mapping[str, Any]]) ->
     """
     from difflib import get_close_matches
 
-    def text(values: Mapping[str, Any]) -> str:
+    def text(values: Mapping[str, object]) -> str:
         return ",".join(slice_text(values[name]) for name in given)
 
     found = {text(each): each for each in slices if each.keys() == given.keys()}

@@ -54,14 +54,14 @@ import re
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from statistics import median
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from streameval.errors import OptionError
 from streameval.results import Judgement, Scalar, near_slice, slice_name, slice_text
 from streameval.wording import digits, few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 FACTS = ("rows", "positives", "nulls")  # facts of a night that need no states
@@ -206,7 +206,7 @@ class Rule:
             (sliced and level, "level", "slices are judged by their values; leave out the level"),
         ]
 
-    def judges(self, named: Mapping[str, Any]) -> bool:
+    def judges(self, named: Mapping[str, object]) -> bool:
         """Whether the rule judges a slice.
 
         Examples
@@ -218,7 +218,7 @@ class Rule:
         own = self.values_of(named)
         return own is not None and all(_is_value(text, own[column]) for column, text in self.slices)
 
-    def values_of(self, named: Mapping[str, Any]) -> dict[str, Any] | None:
+    def values_of(self, named: Mapping[str, object]) -> dict[str, object] | None:
         """The values of a slice by the columns that the rule names; None if the slice is by other columns.
 
         Examples
@@ -286,7 +286,7 @@ def _slices(text: str, at: int, listed: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def _is_value(text: str, value: Any) -> bool:
+def _is_value(text: str, value: object) -> bool:
     """Whether a rule's text matches the value of a slice; a quoted text matches strings only.
 
     Numbers match in any spelling, and booleans also as SQL and JSON write them.
@@ -317,7 +317,7 @@ def _refuse(text: str, at: int, expected: str) -> NoReturn:
     )
 
 
-def named_rules(given: Any) -> list[Rule]:
+def named_rules(given: str | Iterable[str] | dict[str, str]) -> list[Rule]:
     """Parse a text, several texts, or a mapping from names to texts.
 
     Raises

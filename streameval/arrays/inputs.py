@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts
     from streameval.typing import Array, ArrayLike
 
+    Exact = int | float | Decimal | Fraction | None  # a number that Python compares exactly, or a null
+
 
 _WHOLE = 2.0**53  # all smaller integers are floats
 _TEXTS: dict[str, tuple[Any, Any]] = {"U": (str, "\0"), "S": (bytes, b"\0")}
@@ -77,7 +79,7 @@ def unmasked(values: Any) -> Any:
     return np.where(np.ma.getmaskarray(values), None, values.data) if masked else values
 
 
-def first(array: Array) -> Any:
+def first(array: Array) -> object:
     """The first element as a Python value, for messages."""
     return array.ravel()[:1].tolist()[0]
 
@@ -126,7 +128,7 @@ def _unmerged(array: Array, values: ArrayLike) -> Array:
     return array if alike or objects.shape != array.shape else objects
 
 
-def is_null(value: Any) -> bool:
+def is_null(value: object) -> bool:
     """Whether a value is None, NaN, or pandas' NA, whose comparison with itself is not a boolean."""
     unequal = value.is_nan() if isinstance(value, Decimal) else value != value
     return value is None or not isinstance(unequal, bool | np.bool_) or bool(unequal)
@@ -139,7 +141,7 @@ def flag(name: str, given: object) -> bool:
     raise OptionError(f"{name}={given!r} must be True or False")
 
 
-def generator(random_state: Any) -> np.random.Generator:
+def generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
     """A generator of random numbers from a seed or a generator; raises `OptionError` for anything else."""
     try:
         return np.random.default_rng(random_state)
@@ -200,7 +202,7 @@ def joint(**sides: ArrayLike) -> list[Array]:
     return arrays
 
 
-def _refuse_merged(exact: list[Any], array: Array, name: str) -> None:
+def _refuse_merged(exact: list[Exact], array: Array, name: str) -> None:
     """Raise `SchemaError` if numbers that differ are equal in the array; Python compares numbers of all types exactly.
 
     Examples
@@ -214,7 +216,7 @@ def _refuse_merged(exact: list[Any], array: Array, name: str) -> None:
         raise SchemaError(f"{name}: numbers that differ are equal as float64; convert all of them to ranks together")
 
 
-def _read(values: ArrayLike, name: str, ndim: int = 1) -> tuple[Array, list[Any] | None]:
+def _read(values: ArrayLike, name: str, ndim: int = 1) -> tuple[Array, list[Exact] | None]:
     """Values as an array of numbers, and as a list of exact numbers; None if the array holds them exactly."""
     array, exact = plain(list(values) if isinstance(values, Iterator) else values, name, ndim), None
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
@@ -228,7 +230,7 @@ def _read(values: ArrayLike, name: str, ndim: int = 1) -> tuple[Array, list[Any]
     return array.astype(array.dtype.newbyteorder("="), copy=False), exact
 
 
-def _of_objects(array: Array, name: str) -> tuple[Array, list[Any] | None]:
+def _of_objects(array: Array, name: str) -> tuple[Array, list[Exact] | None]:
     """As `_read`, for Python numbers and nulls; other objects are unchanged."""
     listed = array.ravel().tolist()
     if not any(issubclass(kind, np.longdouble) for kind in set(map(type, listed))):
@@ -255,7 +257,7 @@ def _of_arrow(column: pa.Array) -> Array:
     return floats
 
 
-def _exact(value: Any) -> Any:
+def _exact(value: object) -> Exact:
     """A number as one that Python compares exactly with numbers of other types; None for a null or another object."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.longdouble):  # which has no Python type
@@ -415,7 +417,7 @@ def labels_by_value(values: ArrayLike, pos_label: object = None, name: str = "y_
     return _above_zero(array, name) if pos_label is None else _equal(array, pos_label, name)
 
 
-def _by_sign(array: Array, column: list[Any], name: str) -> Array:
+def _by_sign(array: Array, column: list[object], name: str) -> Array:
     """Labels that are Python numbers as an array of numbers, which tells all of them apart."""
     other = next((label for label in column if not isinstance(label, Number)), None)
     if other is not None:
@@ -428,7 +430,7 @@ def _by_sign(array: Array, column: list[Any], name: str) -> Array:
     return numbers(array, name, array.ndim, distinct=True)
 
 
-def _python(array: Array, name: str) -> list[Any]:
+def _python(array: Array, name: str) -> list[object]:
     """Labels as Python objects; dates and times have at most microseconds.
 
     Raises
@@ -490,7 +492,7 @@ def _equal(array: Array, pos_label: object, name: str) -> Array:
     return positive
 
 
-def _as_in(array: Array, wanted: Any) -> Any:
+def _as_in(array: Array, wanted: object) -> object:
     """A number as one that NumPy compares exactly with an array of numbers; a float32 array gets the nearest one.
 
     Examples

@@ -191,7 +191,7 @@ def _score(
     sample_weight: ArrayLike | None,
     average: str | None,
     pos_label: object,
-) -> Any:
+) -> float | Array:
     """A metric of a vector, or its average over a matrix."""
     if not (average is None or isinstance(average, str)) or average not in _AVERAGES:
         raise OptionError(f"average={average!r} is not one of 'micro', 'macro', 'weighted', 'samples', None")
@@ -209,7 +209,7 @@ def _is_matrix(values: Any) -> bool:
 
 def _averaged(
     metric: Callable[[Any], float], label: Array, score: Array, weight: Array | None, average: str | None
-) -> Any:
+) -> float | Array:
     """A metric of the columns, rows or cells of a matrix, combined as `average` says."""
     if average == "micro":
         cells = None if weight is None else np.repeat(weight, label.shape[1])

@@ -84,7 +84,7 @@ def evaluate(
 @main.command()
 @click.argument("pattern", required=False)
 @options("metrics")
-def metrics(pattern: str | None = None, **asked: Any) -> None:
+def metrics(pattern: str | None = None, **asked: object) -> None:
     """List all metrics, or those that match PATTERN.
 
     PATTERN is a name, a glob, a family, or a subject such as ranking.

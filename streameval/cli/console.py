@@ -36,6 +36,7 @@ from streameval.wording import visible, visible_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import FrameType
 
     from rich.console import RenderableType
 
@@ -330,7 +331,7 @@ class _Interrupt:
         self.heard = False
         self._untold = threading.Semaphore()
 
-    def __call__(self, _number: int, _frame: Any) -> None:
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
         """Raise `KeyboardInterrupt`, and start the timer that ends the process if it keeps running.
 
         Further interrupts are ignored, since one that comes while the process ends would show a traceback.

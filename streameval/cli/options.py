@@ -107,7 +107,7 @@ def options_of(rows: Iterable[Option]) -> Callable[[Command], Command]:
     decorators: list[Callable[[Command], Command]] = [*map(_option, rows), _CONFIG]
 
     def decorate(function: Command) -> Command:
-        def call(**values: Any) -> Any:
+        def call(**values: object) -> object:
             return function(**{name: value for name, value in values.items() if value not in (None, ())})
 
         command: Command = update_wrapper(call, function)
@@ -118,7 +118,7 @@ def options_of(rows: Iterable[Option]) -> Callable[[Command], Command]:
     return decorate
 
 
-def deciding(values: Mapping[str, Any]) -> list[str]:
+def deciding(values: Mapping[str, object]) -> list[str]:
     """Names of the options that affect results."""
     known = honoured("evaluate")
     return [name for name in values if name in known and known[name].decides != "nothing"]
@@ -155,7 +155,7 @@ class _Wrapper(click.ParamType):  # type: ignore[type-arg]  # not generic in cli
 
     name = "value"
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: object) -> None:
         self.inner = click.types.convert_type(inner)
 
 
@@ -169,7 +169,7 @@ class _OfColumn(_Wrapper):
         shown = self.inner.get_metavar(param, ctx) or self.inner.name.upper()
         return f"[COLUMN=]{shown}"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, object]:
         """The column (``*`` for all others) and the value."""
         if isinstance(value, tuple):
             return value
@@ -186,7 +186,7 @@ class _Bare(_Wrapper):
         super().__init__(option.kind.word)
         self.option = option
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         """The value; if the next word is not a value, the error explains how to write the option without one."""
         try:
             return self.inner.convert(value, param, ctx)
@@ -195,7 +195,7 @@ class _Bare(_Wrapper):
             self.fail(f"{value!r} is not a number; write {spelling} {bare}, or put {spelling} last", param, ctx)
 
 
-def _by_column(many: bool, _: click.Context, __: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> Any:
+def _by_column(many: bool, _: click.Context, __: click.Parameter, pairs: tuple[tuple[str, object], ...]) -> object:
     """A callback that joins the pairs of one option into a mapping, or a single value if no column is named."""
     found: dict[str, Any] = {}
     for column, value in pairs:
@@ -226,7 +226,7 @@ _CONFIG = click.option(
 )
 
 
-def _configured(path: str, command: click.Command) -> dict[str, Any]:
+def _configured(path: str, command: click.Command) -> dict[str, object]:
     """Read the options of a TOML file, keyed by the names of a command's parameters.
 
     Raises
@@ -268,7 +268,7 @@ def toml_of(path: str, option: str) -> dict[str, Any]:
         raise OptionError(f"{option} {path}: is not a TOML file ({told})") from None
 
 
-def _words(option: click.Option, value: Any, where: str) -> Any:
+def _words(option: click.Option, value: object, where: str) -> object:
     """Convert a TOML value to command-line words, so that click parses both in the same way."""
     if option.is_flag != isinstance(value, bool) and option.name != "pos_label":
         raise OptionError(f"{where} must be true or false" if option.is_flag else f"{where} must not be true or false")

@@ -13,7 +13,7 @@ from streameval.options import FLAG, NAMES, Kind, Option, choice, honoured, real
 from streameval.wording import plural
 
 
-def _row(name: str, kind: Kind, default: Any, text: str, *, required: bool = False) -> Option:
+def _row(name: str, kind: Kind, default: object, text: str, *, required: bool = False) -> Option:
     return Option(name, kind, default, ("simulate",), "value", text, required=required)
 
 
@@ -68,7 +68,7 @@ def simulate(out: str, rows: int, quiet: bool = False, **asked: Any) -> None:
 
 @click.command()
 @options_of(DEMO)
-def demo(rows: int = _DEMO_ROWS, **asked: Any) -> None:
+def demo(rows: int = _DEMO_ROWS, **asked: object) -> None:
     """Simulate a small data set, evaluate it, and print the table.
 
     With --out, the scores are compared as well: intervals over campaigns, differences and verdicts.

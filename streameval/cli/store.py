@@ -53,7 +53,7 @@ def reads_store(verb: str, formats: Sequence[str] = PAGES) -> Callable[[Callable
         @click.argument("store")
         @options(verb)
         @wraps(function)
-        def command(store: str, plan_only: bool = False, **asked: Any) -> None:
+        def command(store: str, plan_only: bool = False, **asked: object) -> None:
             to = Output.take(asked, formats)
             opened = opened_store(store, asked)
             if plan_only and {"accepted", "why"} & asked.keys():
@@ -221,7 +221,7 @@ def _change(verb: str, store: str, quiet: bool = False, plan_only: bool = False,
         note(f"{opened.name} {done.keeps}")
 
 
-def tell_plan(store: Store, verb: str, asked: dict[str, Any], to: Output) -> None:
+def tell_plan(store: Store, verb: str, asked: Mapping[str, object], to: Output) -> None:
     """Print what a verb would read and keep."""
     plan = store.plan(verb, **asked)
     to.deliver(lambda: as_json(plan.to_dict()), lambda: str(plan))
@@ -350,7 +350,7 @@ def leave(passed: bool, failures: Sequence[str], to: Output) -> None:
         raise SystemExit(3)
 
 
-def implied_by(named: Mapping[str, str], asked: Mapping[str, Any]) -> dict[str, Any]:
+def implied_by(named: Mapping[str, str], asked: Mapping[str, object]) -> dict[str, Any]:
     """Options that rules imply; raises `OptionError`, before anything is read, if a rule's metric is not computed."""
     from streameval.evaluation.judging import check_computed, implied, rules_of_data
     from streameval.evaluation.request import Request

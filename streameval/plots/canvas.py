@@ -17,6 +17,7 @@ from streameval.wording import visible_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
@@ -167,15 +168,15 @@ class Attributed(Protocol):
     """The part of `streameval.Attribution` that plots use; tables are Arrow tables or None."""
 
     @property
-    def merges(self) -> Any:
+    def merges(self) -> pa.Table | None:
         """Clusters of several classes."""
 
     @property
-    def splits(self) -> Any:
+    def splits(self) -> pa.Table | None:
         """Classes in several clusters."""
 
     @property
-    def impure(self) -> Any:
+    def impure(self) -> pa.Table | None:
         """Clusters with negatives."""
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -228,7 +228,7 @@ def _said(result: Scalar) -> str:
     return f"{verdict or result.reason or result.ci_reason or 'no interval'}{p}"
 
 
-def slice_labels(slices: Sequence[Mapping[str, Any]]) -> list[str]:
+def slice_labels(slices: Sequence[Mapping[str, object]]) -> list[str]:
     """Slices by their values, each in one short line of its own; null without quotes, as in tables."""
     return apart([", ".join(map(slice_text, slice_.values())) for slice_ in slices], _WIDE, _WIDE // 3)
 

@@ -19,9 +19,11 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
+    from matplotlib.typing import ColorType
 
     from streameval.typing import Array
 
@@ -213,7 +215,7 @@ def _size(ax: Axes) -> tuple[float, float]:
     return extent.width, extent.height
 
 
-def _entries(ax: Axes) -> tuple[list[Any], list[str]]:
+def _entries(ax: Axes) -> tuple[list[Artist | tuple[Artist, ...]], list[str]]:
     """Handles and texts of the legend, curves first; bands with the same text share an entry with all their colours."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -304,7 +306,7 @@ def _free_side(
     return None
 
 
-def _write(ax: Axes, xy: tuple[float, float], text: str, color: Any, side: tuple[int, int]) -> None:
+def _write(ax: Axes, xy: tuple[float, float], text: str, color: ColorType, side: tuple[int, int]) -> None:
     """Write a text next to a point, and draw a dot at it."""
     shift, (ha, va) = (4 * side[0], 4 * side[1]), _SIDES[side]
     given: dict[str, Any] = {"textcoords": "offset points", "ha": ha, "va": va, "fontsize": 8, "zorder": 4}

@@ -95,7 +95,7 @@ def id_text(value: object) -> str:
     return "none" if value is None else visible(value.hex() if isinstance(value, bytes) else str(value))
 
 
-def _member(cell: Mapping[str, Any]) -> str:
+def _member(cell: Mapping[str, object]) -> str:
     """The name of a class in a cluster, or of a cluster in a class, with its partition if it has one."""
     name = id_text(next(iter(cell.values())))
     return f"{name} in {cell['partition']}" if cell.get("partition") else name

@@ -301,7 +301,7 @@ def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = F
         yield rich_table(heads, rows, plain=plain, title=title)
 
 
-def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[str, Any]] = ()) -> RenderableType:
+def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[str, object]] = ()) -> RenderableType:
     """Render an evaluation for a terminal.
 
     Parameters

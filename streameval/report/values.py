@@ -109,7 +109,7 @@ def number(value: float, count: int = 4, *, signed: bool = False) -> str:
     return text.replace("-", "−", 1) if text.startswith("-") else text
 
 
-def slice_cells(slices: Sequence[Mapping[str, Any] | None]) -> list[tuple[str, ...]]:
+def slice_cells(slices: Sequence[Mapping[str, object] | None]) -> list[tuple[str, ...]]:
     """The values of each slice of a table, cut to 120 characters so that no value fills the page; () without a slice.
 
     Examples

@@ -51,6 +51,7 @@ from streameval.scan.widen import plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    import pandas as pd
     import pyarrow.dataset as pads
 
 
@@ -78,7 +79,7 @@ class Fragment:
     place: File | None = None
 
 
-def holding(item: Any, columns: Sequence[str], first_row: int) -> Holding:
+def holding(item: object, columns: Sequence[str], first_row: int) -> Holding:
     """The holding of any input but a Parquet file.
 
     Parameters
@@ -106,7 +107,7 @@ def holding(item: Any, columns: Sequence[str], first_row: int) -> Holding:
     )
 
 
-def as_table(data: Any) -> pa.Table:
+def as_table(data: pa.Table | pa.RecordBatch) -> pa.Table:
     """A table unchanged, or a record batch as a table, without a copy."""
     return pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
 
@@ -129,7 +130,7 @@ def is_instance(data: object, module: str, name: str = "DataFrame") -> bool:
     return loaded is not None and isinstance(data, getattr(loaded, name))
 
 
-def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
+def from_frame(frame: pd.DataFrame, columns: Sequence[str]) -> pa.Table:
     """The requested columns that exist in a frame; its index does not count as a column.
 
     A column may be named by a number: ``"0"`` names it, unless another column has exactly this name.
@@ -154,7 +155,7 @@ def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
     return pa.table(arrays, names=names)
 
 
-def names_of(given: Iterable[Any]) -> dict[str, Any]:
+def names_of(given: Iterable[object]) -> dict[str, Any]:
     """The names of columns by their text, which names a column 0 as well, unless another column has exactly this name.
 
     Examples
@@ -166,7 +167,7 @@ def names_of(given: Iterable[Any]) -> dict[str, Any]:
     return {str(name): name for name in given} | {name: name for name in given if isinstance(name, str)}
 
 
-def from_mapping(data: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
+def from_mapping(data: Mapping[str, object], columns: Sequence[str]) -> pa.Table:
     """The requested columns of a mapping of names to arrays or lists; a number as a name is its text, as in frames.
 
     Raises
@@ -197,7 +198,7 @@ def from_mapping(data: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
 
 
 def _table_holding(
-    table: pa.Table, columns: Sequence[str], name: str, first_row: int, names: Sequence[str] | None = None
+    table: pa.Table, columns: Sequence[str], name: str, first_row: int, names: Iterable[str] | None = None
 ) -> Holding:
     """A table in slices of at most `SLICE_ROWS` rows; `names` are the columns of the frame it came from, if any."""
     kinds = find(table.schema, columns, name, also=names)
@@ -255,7 +256,7 @@ def _refuse_int96(dataset: pads.Dataset, columns: Sequence[str]) -> None:
             )
 
 
-def _stream_holding(item: Any, columns: Sequence[str], name: str, first_row: int) -> Holding:
+def _stream_holding(item: object, columns: Sequence[str], name: str, first_row: int) -> Holding:
     """A reader, or an object that exports Arrow streams, as one piece, which can be read once."""
     try:
         if isinstance(item, pa.RecordBatchReader):
@@ -272,12 +273,12 @@ def _stream_holding(item: Any, columns: Sequence[str], name: str, first_row: int
     return Holding(name, kinds, (Piece("", name, first_row, -1, 0, source=StreamSource(item, name)),))
 
 
-def _frame_holding(item: Any, columns: Sequence[str], name: str, first_row: int) -> Holding:
+def _frame_holding(item: pd.DataFrame, columns: Sequence[str], name: str, first_row: int) -> Holding:
     """A pandas frame."""
     return _table_holding(from_frame(item, columns), columns, name, first_row, item.columns)
 
 
-def _array_holding(item: Any, columns: Sequence[str], name: str, first_row: int) -> Holding:
+def _array_holding(item: object, columns: Sequence[str], name: str, first_row: int) -> Holding:
     """A record batch, or what exports one."""
     try:
         batch = item if isinstance(item, pa.RecordBatch) else pa.record_batch(item)
@@ -387,7 +388,7 @@ def are_delayed(data: object) -> bool:
     )
 
 
-def holdings(data: Any, columns: Sequence[str], compute: Callable[[Any], Any] | None = None) -> Iterator[Holding]:
+def holdings(data: Any, columns: Sequence[str], compute: Callable[[object], object] | None = None) -> Iterator[Holding]:
     """The holding of each partition.
 
     Parameters

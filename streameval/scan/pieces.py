@@ -40,7 +40,7 @@ from streameval.scan.widen import plain
 from streameval.wording import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow.dataset as pads
 
@@ -72,7 +72,7 @@ def nested_path(schema: pa.Schema, column: str) -> tuple[str, ...]:
     return (top, *below) if below else ()
 
 
-def column_of(data: Any, column: str) -> Any:
+def column_of(data: pa.Table | pa.RecordBatch, column: str) -> pa.ChunkedArray | pa.Array:
     """A column of a table or record batch, or a field of a struct that is named with dots."""
     top, *below = nested_path(data.schema, column) or (column,)
     return pc.struct_field(data.column(top), below) if below else data.column(top)
@@ -302,7 +302,7 @@ def find(
     columns: Sequence[str],
     name: str,
     keys: Mapping[str, Constant] | None = None,
-    also: Sequence[str] | None = None,
+    also: Iterable[str] | None = None,
 ) -> tuple[pa.DataType, ...]:
     """Types of the requested columns.
 
@@ -316,7 +316,7 @@ def find(
         Name of the file or table in messages.
     keys : mapping of str to Constant, optional
         Columns whose values come from the path.
-    also : sequence of str, optional
+    also : iterable of str, optional
         All existing columns, for messages, if `schema` has only the requested ones.
 
     Returns

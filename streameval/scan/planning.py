@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def plan(
-    data: Any,
+    data: object,
     columns: Sequence[str],
     *,
     on_error: str = "raise",
     threads: int | None = None,
-    compute: Callable[[Any], Any] | None = None,
+    compute: Callable[[object], object] | None = None,
     delta_version: int | None = None,
 ) -> Scan:
     """Find the pieces to read and the schema that they share.
@@ -108,7 +108,7 @@ def plan(
     )
 
 
-def _holdings(items: Sequence[Any], columns: Sequence[str], **how: bool) -> Iterator[Holding | tuple[str, str]]:
+def _holdings(items: Sequence[object], columns: Sequence[str], **how: bool) -> Iterator[Holding | tuple[str, str]]:
     """The holding of every input, in order. Files are planned together; rows are numbered across all tables."""
     from_files = footers.holdings([item for item in items if isinstance(item, File)], columns, **how)
     row = 0
@@ -153,7 +153,7 @@ def _have_column(inputs: Sequence[Callable[[list[str]], Holding]], name: str) ->
     return False
 
 
-def _holding_of(item: Any, columns: list[str]) -> Holding:
+def _holding_of(item: object, columns: list[str]) -> Holding:
     """The holding of one input."""
     if not isinstance(item, File):
         return in_memory.holding(item, columns, 0)
@@ -161,7 +161,7 @@ def _holding_of(item: Any, columns: list[str]) -> Holding:
     return holding if isinstance(holding, Holding) else Holding(item.name, (), ())
 
 
-def _items(data: Any, tables: Tables) -> Iterator[Any]:
+def _items(data: object, tables: Tables) -> Iterator[object]:
     """Files, fragments and inputs in memory, one by one."""
     table = as_uri(data)
     if table is not None:
@@ -222,7 +222,7 @@ def _clash(column: str, first: dict[pa.DataType, Holding]) -> SchemaError:
     )
 
 
-def _describe(data: Any) -> str:
+def _describe(data: object) -> str:
     """The name of all inputs together, for a message."""
     if isinstance(data, list | tuple):
         more = f" and {len(data) - 1} more" if len(data) > 1 else ""

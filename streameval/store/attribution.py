@@ -25,7 +25,8 @@ from streameval.store.nights.partitions import select_entries
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import date
 
     from streameval.engine import Engine
     from streameval.evaluation.costs.attributed import Attribution
@@ -43,7 +44,11 @@ ATTRIBUTED = (*_FIXED, *_REFUSED, *_SLICED, "metric", "aul_threshold", "top", "e
 
 
 def attribute(
-    context: StoreContext, data: Any, as_of: Any, selection: Mapping[str, Any], options: Mapping[str, Any]
+    context: StoreContext,
+    data: object,
+    as_of: str | int | date | None,
+    selection: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> Attribution:
     """Attribute the selected partitions; see `Store.attribute`."""
     snapshot, configuration = context.begun(as_of)
@@ -93,7 +98,7 @@ def _attributed(nights: Nights, engine: Engine, asked: Mapping[str, Any], read: 
     )  # fmt: skip
 
 
-def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) -> dict[str, Any]:
+def _options(configuration: Configuration, given: Mapping[str, Any], data: object) -> dict[str, Any]:
     """The options of `streameval.attribute`, with those that the states of the store fix.
 
     Raises
@@ -168,7 +173,7 @@ def _costliest(context: StoreContext, of: str, entries: Sequence[Entry]) -> list
     return attributions
 
 
-def _check_kept(states: Mapping[str, Any], wanted: set[str], asked: Mapping[str, Any], nights: Nights) -> None:
+def _check_kept(states: Iterable[str], wanted: set[str], asked: Mapping[str, Any], nights: Nights) -> None:
     """Raise if the store lacks the states of a partition."""
     for group in sorted(wanted - set(states)):
         lacking = nights.lacking(group, asked["cluster"])
@@ -184,7 +189,7 @@ def _check_kept(states: Mapping[str, Any], wanted: set[str], asked: Mapping[str,
 
 
 def _files(
-    data: Any, asked: Mapping[str, Any], engine: Engine, configuration: Configuration, entries: Sequence[Entry]
+    data: object, asked: Mapping[str, object], engine: Engine, configuration: Configuration, entries: Sequence[Entry]
 ) -> Run:
     """Plan the run over the files of these partitions; it is sent to a worker without data and engine.
 

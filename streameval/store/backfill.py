@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("classes", "weight", "unit")  # options that name one column
 
 
-def extend_configuration(before: Configuration, given: Mapping[str, Any]) -> Configuration:
+def extend_configuration(before: Configuration, given: Mapping[str, object]) -> Configuration:
     """The configuration with added columns or metrics; `given` are options such as ``score=("score_lr",)``.
 
     Raises
@@ -69,7 +69,7 @@ def extend_configuration(before: Configuration, given: Mapping[str, Any]) -> Con
     return after.with_(before.types)
 
 
-def _extend_policy(before: Configuration, option: Option, value: Any, new: Sequence[str]) -> Any:
+def _extend_policy(before: Configuration, option: Option, value: object, new: Sequence[str]) -> object:
     """Extend a policy to added columns.
 
     It also applies to named columns that had the default. Other named columns may only change options that affect
@@ -101,7 +101,7 @@ def list_added(after: Configuration, before: Configuration) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in added if name != "default"))
 
 
-def list_altered(after: Configuration, before: Configuration) -> tuple[tuple[str, Any, Any], ...]:
+def list_altered(after: Configuration, before: Configuration) -> tuple[tuple[str, object, object], ...]:
     """Changed options: the name of each, such as ``max_slices`` or ``nan of score_lr``, with its old and new value."""
     altered: list[tuple[str, Any, Any]] = []
     for name, value in after.options.items():

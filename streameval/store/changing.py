@@ -307,7 +307,7 @@ def several(given: str | Sequence[str] | None) -> list[str]:
 
 
 def find_changes(
-    context: StoreContext, data: Any, options: Mapping[str, Any], delta_version: int | None
+    context: StoreContext, data: object, options: Mapping[str, object], delta_version: int | None
 ) -> tuple[Snapshot, Configuration, Changes]:
     """The snapshot, the configuration (new for a first update), and the new and changed partitions of the data."""
     check_apart(context.location, data)
@@ -325,7 +325,7 @@ def find_changes(
 
 
 def find_replaced(
-    context: StoreContext, data: Any, delta_version: int | None
+    context: StoreContext, data: object, delta_version: int | None
 ) -> tuple[Snapshot, Configuration, list[Partition]]:
     """The snapshot, the configuration, and the partitions of the data.
 
@@ -343,7 +343,7 @@ def find_replaced(
     return snapshot, configuration, partitions
 
 
-def _discover(context: StoreContext, data: Any, snapshot: Snapshot, delta_version: int | None) -> list[Partition]:
+def _discover(context: StoreContext, data: object, snapshot: Snapshot, delta_version: int | None) -> list[Partition]:
     """The partitions of the data; raises `OptionError` if a file lies in the store."""
     partitions = discover(data, {entry.root for entry in snapshot.entries.values()}, delta_version)
     kind = context.location.filesystem.type_name
@@ -353,7 +353,7 @@ def _discover(context: StoreContext, data: Any, snapshot: Snapshot, delta_versio
 
 
 def begin_backfill(
-    context: StoreContext, named: Mapping[str, Any], data: Any, delta_version: int | None
+    context: StoreContext, named: Mapping[str, object], data: object, delta_version: int | None
 ) -> tuple[Snapshot, Backfill]:
     """The snapshot, and its change by the added columns and metrics.
 

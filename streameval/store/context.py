@@ -48,7 +48,7 @@ class StoreContext:
         Seconds to wait for a worker of the client.
     """
 
-    def __init__(self, location: Location, client: Any, run: Mapping[str, Any], scheduler_timeout: float) -> None:
+    def __init__(self, location: Location, client: object, run: Mapping[str, Any], scheduler_timeout: float) -> None:
         self.location = location
         self.client = client
         self.run = run

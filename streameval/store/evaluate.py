@@ -80,7 +80,7 @@ def nights_of_page(
 
 
 def store_source(
-    verb: str, name: str, nights: int, selection: Mapping[str, Any], plain: Mapping[str, Any], given: Container[str]
+    verb: str, name: str, nights: int, selection: Mapping[str, Any], plain: Mapping[str, object], given: Container[str]
 ) -> Source:
     """The source of a result of a store.
 

@@ -23,10 +23,11 @@ from streameval.metrics.contingency.measures import expected_cells
 from streameval.metrics.contingency.twoway import TwoWay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
     from typing import Self
 
     from streameval.arrays.inputs import Predicate
+    from streameval.typing import Array, ArrayLike
 
 confmat2_type = TwoWay
 
@@ -211,7 +212,7 @@ class TwoByTwoTable(SparseTable):
         """Cells as [[TP, FN], [FP, TN]]; the arguments are ignored."""
         return [[self.TP, self.FN], [self.FP, self.TN]]
 
-    def _dense(self) -> np.ndarray[Any, Any]:
+    def _dense(self) -> Array:
         return np.array(self.to_rows())
 
     def __eq__(self, other: object) -> bool:
@@ -279,7 +280,7 @@ class TwoByTwoTable(SparseTable):
         return self.from_exact(TwoWay(TP=self.counts.p2, FP=0, TN=self.counts.q2, FN=0))
 
 
-def _set(elements: Iterable[Any], name: str) -> set[Any]:
+def _set(elements: Iterable[object], name: str) -> set[Hashable]:
     """The elements as a set; raises `DataError` if they are not hashable."""
     try:
         return set(source.listed(elements, name))
@@ -287,7 +288,7 @@ def _set(elements: Iterable[Any], name: str) -> set[Any]:
         raise DataError(f"{name} must have hashable elements: {error}") from error
 
 
-def _two_groups(groups: Any, name: str) -> Mapping[Any, Any]:
+def _two_groups(groups: object, name: str) -> Mapping[Hashable, ArrayLike]:
     """Label two groups 1 and 0, in this order; a mapping is returned unchanged."""
     if isinstance(groups, Mapping):
         return groups

@@ -22,7 +22,9 @@ from streameval.arrays.inputs import as_arrow, unmasked
 from streameval.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
+
+    from streameval.typing import Array, ArrayLike
 
 Codes = NDArray[np.int64]
 _EXACT = 2**53
@@ -44,7 +46,7 @@ class Cells(NamedTuple):
     col_labels: list[Any]
 
 
-def encoded(labels: Any) -> tuple[Codes, pa.Array | list[Any]]:
+def encoded(labels: ArrayLike) -> tuple[Codes, pa.Array | list[Hashable]]:
     """The code of each label, and the distinct labels in the order of first appearance; Arrow encodes what it can.
 
     Raises
@@ -74,12 +76,12 @@ def encoded(labels: Any) -> tuple[Codes, pa.Array | list[Any]]:
     return np.array(codes, dtype=np.int64), list(seen)
 
 
-def _numbered(labels: Any) -> tuple[Codes, list[Any]]:
+def _numbered(labels: ArrayLike) -> tuple[Codes, list[Hashable]]:
     codes, distinct = encoded(labels)
     return codes, distinct if isinstance(distinct, list) else distinct.to_pylist()
 
 
-def _as_array(labels: Any) -> NDArray[Any] | None:
+def _as_array(labels: ArrayLike) -> Array | None:
     """Labels of one type as an array; None if only a dictionary compares them as Python does."""
     if isinstance(labels, np.ndarray) or hasattr(labels, "__array__"):
         array = np.asarray(labels)
@@ -96,7 +98,7 @@ def _as_array(labels: Any) -> NDArray[Any] | None:
     return np.array(labels, dtype=np.str_) if kinds == {str} and "\0" not in "".join(labels) else None
 
 
-def _number_array(labels: NDArray[Any]) -> NDArray[Any]:
+def _number_array(labels: Array) -> Array:
     """Floats as labels: -0.0 becomes 0.0; all NaNs are one label, as in scikit-learn."""
     return labels.astype(np.float64) + 0.0
 
@@ -163,7 +165,7 @@ def cells_from_counts(classes: Any, clusters: Any, counts: Any) -> Cells:
     return Cells(rows, cols, sums[keep], row_labels, col_labels)
 
 
-def checked_counts(counts: Any) -> NDArray[Any]:
+def checked_counts(counts: ArrayLike) -> Array:
     """Counts as an int64, float64 or object array; raises `DataError` for negative, NaN and infinite counts."""
     array = np.asarray(counts)
     if array.dtype.kind == "b" or array.size == 0:
@@ -184,14 +186,14 @@ def checked_counts(counts: Any) -> NDArray[Any]:
     return array.astype(object) if array.size and int(array.max()) * array.size >= 2**63 else array.astype(np.int64)
 
 
-def _checked_objects(counts: list[Any]) -> NDArray[Any]:
+def _checked_objects(counts: Sequence[object]) -> Array:
     values = np.empty(len(counts), dtype=object)
     values[:] = [exact_count(count, "counts") for count in counts]
     whole = all(isinstance(v, int) for v in values)
     return values.astype(np.int64) if whole and sum(values.tolist()) < 2**63 else values
 
 
-def exact_count(count: Any, name: str) -> int | Fraction:
+def exact_count(count: object, name: str) -> int | Fraction:
     """A count as an exact number; raises `DataError` unless it is a finite number of at least 0.
 
     Examples
@@ -208,11 +210,11 @@ def exact_count(count: Any, name: str) -> int | Fraction:
     return exact.numerator if exact.denominator == 1 else exact
 
 
-def _items(container: Any, name: str) -> Iterator[tuple[Any, Any]]:
+def _items(container: object, name: str) -> Iterator[tuple[Any, Any]]:
     return iter(container.items() if isinstance(container, Mapping) else enumerate(listed(container, name)))
 
 
-def cells_from_rows(rows: Any) -> Cells:
+def cells_from_rows(rows: object) -> Cells:
     """Cells of nested rows: a 2-D array, a list of lists, or a mapping row -> (mapping column -> count).
 
     The labels of rows and columns of zeros are kept. Nested sequences must have equal lengths.
@@ -243,7 +245,7 @@ def cells_from_rows(rows: Any) -> Cells:
     return cells_from_counts(*([triple[column] for triple in triples] for column in range(3)))
 
 
-def cells_from_clusters(clusters: Any) -> Cells:
+def cells_from_clusters(clusters: object) -> Cells:
     """Cells of clusters that are given as lists of the classes of their points.
 
     Examples
@@ -257,7 +259,7 @@ def cells_from_clusters(clusters: Any) -> Cells:
     return cells_from_labels([label for label, _ in pairs], [cluster for _, cluster in pairs])
 
 
-def cells_from_partitions(partition1: Any, partition2: Any) -> Cells:
+def cells_from_partitions(partition1: object, partition2: object) -> Cells:
     """Cells of two partitions of the same points, each a collection of disjoint groups.
 
     Raises
@@ -277,7 +279,7 @@ def cells_from_partitions(partition1: Any, partition2: Any) -> Cells:
     return cells_from_labels(list(left.values()), [right[point] for point in left])
 
 
-def _membership(partition: Any, name: str) -> dict[Any, Any]:
+def _membership(partition: object, name: str) -> dict[Any, Any]:
     groups: dict[Any, Any] = {}
     for group, points in _items(partition, f"the {name} partition"):
         for point in listed(points, "a group"):

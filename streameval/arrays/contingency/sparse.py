@@ -20,8 +20,10 @@ from streameval.metrics.contingency.measures import margins_of
 from streameval.states.contingency.summary import Summary, summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
     from typing import Self
+
+    from streameval.typing import Array
 
 
 class SparseTable:
@@ -162,7 +164,7 @@ class SparseTable:
         """Cluster -> number of points."""
         return self._totals(self.cells.col_labels, self.cells.cols)
 
-    def _totals(self, labels: list[Any], codes: source.Codes) -> dict[Any, int | float]:
+    def _totals(self, labels: list[Hashable], codes: source.Codes) -> dict[Hashable, int | float]:
         sums = np.zeros(len(labels), dtype=object)
         np.add.at(sums, codes, self.cells.counts.astype(object))
         return {label: plain(total) for label, total in zip(labels, sums.tolist(), strict=True)}
@@ -197,7 +199,7 @@ class SparseTable:
         return self._counts.get(key, 0)
 
     @cached_property
-    def _counts(self) -> dict[tuple[Any, Any], int | float]:
+    def _counts(self) -> dict[tuple[Hashable, Hashable], int | float]:
         return dict(self.items())
 
     def get(self, key: tuple[Any, Any], default: Any = None) -> Any:
@@ -246,7 +248,7 @@ class SparseTable:
         full[:rows, :cols] = np.where(dense == 0, default, dense) if default else dense
         return full
 
-    def _dense(self) -> np.ndarray[Any, Any]:
+    def _dense(self) -> Array:
         c = self.cells
         counts = c.counts
         if any(isinstance(n, Fraction) for n in counts[:1].tolist()) or self.summary.fractional:
@@ -342,7 +344,7 @@ class SparseTable:
         self._drawn[model] = random_state, table
         return table
 
-    def _counted(self, counts: np.ndarray[Any, Any], row_labels: list[Any], col_labels: list[Any]) -> Self:
+    def _counted(self, counts: Array, row_labels: list[Hashable], col_labels: list[Hashable]) -> Self:
         rows, cols = np.nonzero(counts)
         weights = source.checked_counts(counts[rows, cols])
         return self._of(source.Cells(rows.astype(np.int64), cols.astype(np.int64), weights, row_labels, col_labels))

@@ -128,7 +128,7 @@ class File:
         return np.pad(bits, (0, rows - bits.size))
 
 
-def distinct(items: Iterable[Any]) -> list[Any]:
+def distinct(items: Iterable[object]) -> list[Any]:
     """The items without duplicate files. A file keeps its first position, and has a path without links if there is one.
 
     Raises

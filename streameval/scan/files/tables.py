@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import deltalake
+    from deltalake.schema import Schema, StructType
 
     from streameval.scan.files.walk import Tree
 
@@ -230,7 +231,7 @@ def _mapped(table: deltalake.DeltaTable, name: str) -> dict[str, Constant]:
     return stored_as | named
 
 
-def _stored_names(struct: Any, above: str = "") -> Iterator[tuple[str, str]]:
+def _stored_names(struct: Schema | StructType, above: str = "") -> Iterator[tuple[str, str]]:
     """The name of every column, and of every field below one such as ``address.city``, and its name in the files."""
     for inner in struct.fields:
         yield f"{above}{inner.name}", above + inner.metadata.get("delta.columnMapping.physicalName", inner.name)

@@ -379,7 +379,7 @@ class RowTable:
     def _write(
         self,
         base: DeltaTable | None,
-        added: dict[str, Any],
+        added: Mapping[str, object],
         facts: dict[str, str],
         removed: Iterable[str],
         mode: Literal["overwrite", "append", "error"],

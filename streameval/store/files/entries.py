@@ -175,7 +175,7 @@ def _are_facts(facts: Any) -> bool:
     )
 
 
-def row_of(entry: Entry, *, removed: bool = False) -> dict[str, Any]:
+def row_of(entry: Entry, *, removed: bool = False) -> dict[str, object]:
     """The row of an entry, or the one that removes it."""
     facts = {name: getattr(entry, name) for name in SCHEMA.names if name != "removed"}
     states = [] if removed else [vars(state) for state in entry.states]

@@ -147,7 +147,7 @@ class Ledger:
 
         return delta.read_again(self.location, read)
 
-    def commit(self, base: Snapshot, keeps: dict[str, Any], entries: Iterable[Entry], action: str) -> Snapshot:
+    def commit(self, base: Snapshot, keeps: dict[str, object], entries: Iterable[Entry], action: str) -> Snapshot:
         """Commit a new version with these partitions.
 
         Parameters

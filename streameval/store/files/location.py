@@ -144,7 +144,7 @@ PARTS = ("ledger", "states", "merged", "history", "checks")  # directories of a 
 _TEMPORARY = (".crc", ".part", ".tmp")
 
 
-def check_apart(location: Location, data: Any) -> None:
+def check_apart(location: Location, data: object) -> None:
     """Raise `OptionError` if a store lies in its data, or the data in the store.
 
     Parameters

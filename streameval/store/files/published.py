@@ -109,7 +109,7 @@ class PublishedFiles:
                 self.delete(transaction.names)
             raise
 
-    def publish(self, write: Callable[[BinaryIO], Any]) -> tuple[str, int]:
+    def publish(self, write: Callable[[BinaryIO], object]) -> tuple[str, int]:
         """Publish the bytes that `write` writes to a file; returns the new name and the size in bytes.
 
         Raises
@@ -213,7 +213,7 @@ def content_of(name: str) -> str:
     return match[1]
 
 
-def seal(record: dict[str, Any]) -> str:
+def seal(record: dict[str, object]) -> str:
     """Encode a record as JSON with a checksum.
 
     Examples
@@ -242,7 +242,7 @@ def unseal(text: str | bytes) -> dict[str, Any]:
     return dict(record)
 
 
-def _checksum(record: dict[str, Any]) -> str:
+def _checksum(record: dict[str, object]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
@@ -371,7 +371,7 @@ def _write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: BinaryIO)
             writer.write_table(table)
 
 
-def _layout(schema: pa.Schema) -> dict[str, Any]:
+def _layout(schema: pa.Schema) -> dict[str, object]:
     """Options of `pyarrow.parquet.ParquetWriter` for the encoding and compression of the columns."""
     kinds = {"binary": "DELTA_LENGTH_BYTE_ARRAY"} | dict.fromkeys(_INTEGERS, "DELTA_BINARY_PACKED")
     names: dict[str, str] = {field.name: kinds[str(field.type)] for field in schema if str(field.type) in kinds}

@@ -53,7 +53,7 @@ SHOWN = tuple(
 ALL_STATES = {name: KEPT[name].rest for name in REPORTED}
 
 
-def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[str, Any]:
+def plain_options(given: Mapping[str, object], more: Sequence[str] = ()) -> dict[str, Any]:
     """The options of an update or an evaluation of a store, in plain form; None counts as not given.
 
     Raises
@@ -78,7 +78,7 @@ def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[st
     return plain
 
 
-def contradiction_error(name: str, value: Any, own: Any, remedy: str) -> OptionError:
+def contradiction_error(name: str, value: object, own: object, remedy: str) -> OptionError:
     """The error for an option whose value differs from the store's."""
     given, kept = (
         ", ".join(map(repr, one if isinstance(one, tuple) else () if one is None else (one,))) or "none"
@@ -116,7 +116,7 @@ class Configuration:
     due: frozenset[tuple[str, str]] | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Configuration:
+    def of(cls, given: Mapping[str, object]) -> Configuration:
         """Check the options of a first update, and make the configuration.
 
         Raises
@@ -190,7 +190,7 @@ class Configuration:
         parts += [f"{name}{': ' if isinstance(v, dict) else '='}{in_words(v)}" for name, v in others.items()]
         return f"keeps {'; '.join(parts)}"
 
-    def refuse_others(self, given: Mapping[str, Any]) -> None:
+    def refuse_others(self, given: Mapping[str, object]) -> None:
         """Raise `OptionError` if an update names options that differ from the store's."""
         for name, value in plain_options(given).items():
             if name in KEPT and value != self.options[name]:
@@ -201,7 +201,7 @@ class Configuration:
                     remedy = "leave it out, or add a column to the store (add)"
                 raise contradiction_error(name, value, self.options[name], remedy)
 
-    def asked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def asked(self, given: Mapping[str, object]) -> dict[str, Any]:
         """The options of an evaluation: the given ones, and the store's for all others.
 
         Raises
@@ -228,7 +228,7 @@ class Configuration:
             asked["clip"] = None  # the store's clip is for a metric that is not requested
         return asked
 
-    def request(self, **changes: Any) -> Request:
+    def request(self, **changes: object) -> Request:
         """The request of an evaluation, with the store's options or changes that it can honour; see `asked`."""
         return Request.checked(self.asked(changes))
 
@@ -261,7 +261,7 @@ class Configuration:
         return [replace(w, spec=GroupedSpec(w.spec, key), by=",".join(key.columns)) for key in keys for w in whole]
 
     @property
-    def _all_states(self) -> dict[str, Any]:
+    def _all_states(self) -> dict[str, object]:
         """Options that request all states; labels are included only if a metric of the store needs them."""
         if self.request().label.column is None:
             return {name: value for name, value in ALL_STATES.items() if name != "metrics"}

@@ -26,7 +26,7 @@ from streameval.store.files.entries import fact
 from streameval.wording import few
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Container, Hashable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -313,7 +313,7 @@ def cost_increases(of: str, night: Attribution, usual: Sequence[Attribution], cl
     return findings
 
 
-def _costs(rows: pa.Table, key: str, cost: str) -> tuple[dict[Any, float], float]:
+def _costs(rows: pa.Table, key: str, cost: str) -> tuple[dict[Hashable, float], float]:
     """The cost of each group in a table, and an upper bound on the cost of any other group."""
     costs = dict(zip(rows[key].to_pylist(), rows[cost].to_pylist(), strict=True))
     return costs, rows[cost][-1].as_py() if rows.num_rows >= DEEP else 0

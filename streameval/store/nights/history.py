@@ -225,7 +225,7 @@ def _html(series: Sequence[History]) -> str:
     return html_of(page)
 
 
-def _csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
+def _csv_text(columns: Mapping[str, Sequence[object]]) -> str:
     """Columns as CSV; null is empty."""
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from streameval.engine.fold import Folded
 from streameval.errors import FormatError, OptionError
@@ -99,7 +99,7 @@ class Nights:
         *,
         only: tuple[str, str] | None = None,
         merge: Callable[[Nights, Engine, MetricRequest], State] | None = None,
-        **changes: Any,
+        **changes: object,
     ) -> Evaluation:
         """Evaluate the nights by merging their states.
 
@@ -149,7 +149,7 @@ class Nights:
             results += [replace(Scalar.undefined(metric.name, reason), of=w.of) for metric in w.metrics]
         return replace(result, results=tuple(results))
 
-    def states(self, engine: Engine, **changes: Any) -> LazyStates:
+    def states(self, engine: Engine, **changes: object) -> LazyStates:
         """The states that an evaluation of the nights needs, each read on demand."""
         wanted = map(self._as_kept, self.configuration.wanted(self.configuration.request(**changes)))
         there = [w for w in wanted if not self.lacking(w.group, w.of)]

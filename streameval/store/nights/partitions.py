@@ -71,7 +71,7 @@ class Changes:
     gone: tuple[str, ...]
 
 
-def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = None) -> list[Partition]:
+def discover(data: object, roots: Iterable[str] = (), delta_version: int | None = None) -> list[Partition]:
     """Find the partitions of paths, patterns or URIs.
 
     Parameters

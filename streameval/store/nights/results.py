@@ -244,7 +244,7 @@ class MetricSeries:
         self._planned: dict[str, list[MetricRequest]] = {}
         self._texts: dict[str, str] = {}
 
-    def requests(self, **options: Any) -> list[MetricRequest]:
+    def requests(self, **options: object) -> list[MetricRequest]:
         """The states of the store, with their metrics: the store's own, or those of other options."""
         text = repr(options)
         if text not in self._planned:
@@ -270,7 +270,7 @@ class MetricSeries:
             raise OptionError(f"{metric} is of {columns}; say which with of= (--of), or [column] in a rule")
         return requests[0], options if level is None else {**options, "ci": level}
 
-    def _columns(self, metric: str, of: Sequence[str] = ()) -> tuple[list[MetricRequest], dict[str, Any]]:
+    def _columns(self, metric: str, of: Sequence[str] = ()) -> tuple[list[MetricRequest], dict[str, object]]:
         """The states that a metric reads for the given columns, or for all, and the options that compute it.
 
         Raises
@@ -283,7 +283,7 @@ class MetricSeries:
         if absent:
             raise OptionError(f"{metric}: {unknown_column(absent[0], have, 'the store keeps')}")
         metric = canonical(metric)
-        choices: tuple[dict[str, Any], ...] = ({}, {"metrics": (metric,), "truncate": (), "at": ()})
+        choices: tuple[dict[str, object], ...] = ({}, {"metrics": (metric,), "truncate": (), "at": ()})
         for options in choices:
             named = [w for w in self.requests(**options) if any(m.name == metric for m in w.metrics)]
             if matches := [w for w in named if not of or w.of in of]:
@@ -308,7 +308,7 @@ class MetricSeries:
                     return [(name, w.of) for name in names for w in requests if any(m.name == name for m in w.metrics)]
             raise
 
-    def grouped(self, groups: Sequence[Sequence[Entry]], options: dict[str, Any]) -> list[list[Scalar]]:
+    def grouped(self, groups: Sequence[Sequence[Entry]], options: dict[str, object]) -> list[list[Scalar]]:
         """All metrics of each group of nights, in the order of the states."""
         rows: list[list[Scalar]] = [[] for _ in groups]
         for w in self.requests(**options):
@@ -438,7 +438,7 @@ class MetricSeries:
             by_name = {result.metric: result for result in results}
         return [by_name[name] for name in names]
 
-    def _key(self, before: str, entry: Entry, w: MetricRequest, options: dict[str, Any]) -> str:
+    def _key(self, before: str, entry: Entry, w: MetricRequest, options: dict[str, object]) -> str:
         """Key of the results of a night; `before` is the key of the nights before it. Empty if it lacks the state."""
         state = entry.state(w.group, w.of)
         if state is None:
@@ -448,7 +448,7 @@ class MetricSeries:
         further = (stored.content for group in groups if (stored := entry.state(group, w.of)))
         return key_of(before, entry.partition, *state.content, *chain.from_iterable(further), self._as_text(options))
 
-    def _as_text(self, options: dict[str, Any]) -> str:
+    def _as_text(self, options: dict[str, object]) -> str:
         """The options that affect metrics, as text for keys."""
         text = repr(options)
         if text not in self._texts:
@@ -456,7 +456,7 @@ class MetricSeries:
             self._texts[text] = json.dumps(values)
         return self._texts[text]
 
-    def _prefixes(self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, Any]) -> Iterator[str]:
+    def _prefixes(self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, object]) -> Iterator[str]:
         """Keys of the results over all nights from the first of these up to each."""
         key = ""
         for entry in entries:
@@ -465,7 +465,7 @@ class MetricSeries:
             yield key
 
     def _computed(
-        self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, Any], merge: PrefixMerge | None = None
+        self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, object], merge: PrefixMerge | None = None
     ) -> list[Scalar]:
         """All metrics of one state of these nights."""
         if not w.metrics:

@@ -94,7 +94,7 @@ def evaluate_slices(
     keys: Sequence[By],
     resampling: Resampling = NO_INTERVALS,
     only: tuple[str, str] | None = None,
-    **options: Any,
+    **options: object,
 ) -> list[Scalar]:
     """The results of every slice over all nights: slicing by slicing, largest slices first.
 
@@ -136,7 +136,7 @@ def evaluate_slices(
 
 
 def slice_histories(
-    nights: Nights, engine: Engine, key: By, series: Sequence[tuple[str, MetricRequest, Mapping[str, Any], History]]
+    nights: Nights, engine: Engine, key: By, series: Sequence[tuple[str, MetricRequest, Mapping[str, object], History]]
 ) -> list[History]:
     """The histories of metrics in every slice, largest slices first.
 
@@ -186,7 +186,7 @@ def slice_facts(night: Nights, engine: Engine) -> dict[str, float]:
 _TYPES = {b"b": pa.bool_(), b"i": pa.int64(), b"s": pa.string()}  # slices keep other values as text, or rounded
 
 
-def evaluate_where(nights: Nights, engine: Engine, **changes: Any) -> Evaluation:
+def evaluate_where(nights: Nights, engine: Engine, **changes: object) -> Evaluation:
     """Evaluate the rows of nights that match a filter, from stored slices.
 
     Parameters
