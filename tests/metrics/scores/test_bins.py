@@ -18,6 +18,7 @@ import streameval
 from streameval import evaluate
 from streameval.budget import Budget
 from streameval.kernels.blocks.grid import codes
+from streameval.kernels.blocks.pieces import dealt_counts
 from streameval.metrics.finalize import combine, computed, partials
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.cut_bins import GroupsNear
@@ -27,6 +28,7 @@ from streameval.states.blocks import blocks_of
 from streameval.states.protocol import Batch
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import fold_arrays
+from streameval.states.scores.types import enclosing, rank_keys
 
 if TYPE_CHECKING:
     from streameval.results import Scalar
@@ -278,3 +280,56 @@ def test_areas_of_ordinary_scores_keep_their_intervals(seed: int) -> None:
     results = evaluate(table, metrics=AREAS, **given).results
     assert {one.of for one in results} == {"score", "second", "second − score"}
     assert [(one.metric, one.of, one.ci_reason) for one in results if one.stderr is None] == []
+
+
+BINS = st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6), max_size=5)
+
+
+@settings(max_examples=100)
+@given(BINS, st.floats(0, 1), st.sampled_from([-3.0, -1.0, 0.0, 1.0, 3.0]))
+def test_of_each_bin_the_rows_of_the_block_are_missing(
+    bins: list[list[tuple[int, int]]], share: float, moved: float
+) -> None:
+    """No sub-bin loses more rows than it has, a bin loses the block's, and undisplaced ones lie evenly."""
+    numbers = np.repeat(np.arange(len(bins)), [len(cells) for cells in bins]).astype(np.int64)
+    counts = np.array([cell for cells in bins for cell in cells], np.int64).reshape(-1, 2)
+    upto = np.array([row for cells in bins for row in np.cumsum(cells, axis=0)], np.int64).reshape(-1, 2)
+    whole = np.array([np.sum(cells, axis=0) for cells in bins], np.int64).reshape(-1, 2)
+    taken = (whole * share).astype(np.int64)
+    rows, kept = np.empty((2, len(counts)), np.int64), np.empty(len(counts), np.int64)
+    size = dealt_counts(numbers, upto, whole, whole - taken, np.array([moved, -moved]), rows, kept)
+    left = np.zeros_like(counts)
+    left[kept[:size]] = rows[:, :size].T
+    assert (left >= 0).all()
+    assert (left <= counts).all()
+    assert left[kept[:size]].any(axis=1).all()
+    for b in range(len(bins)):
+        lost = np.cumsum((counts - left)[numbers == b], axis=0)
+        assert (lost[-1] == taken[b]).all()
+        if not moved:
+            expected = upto[numbers == b] * taken[b] / np.maximum(whole[b], 1)
+            assert (np.abs(lost - expected) <= 0.5 + 1e-9).all()
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["f4", "f8", "i4", "i8", "u8", "d2"]),
+    st.integers(0, 99),
+    st.integers(0, ROWS - 1),
+    st.integers(0, ROWS - 1),
+)
+def test_buckets_of_a_range_hold_all_of_its_scores(kind: str, seed: int, i: int, j: int) -> None:
+    """Whatever the type: large integers are read as rounded floats, decimals are divided."""
+    values = numbers(kind, np.random.default_rng(seed))
+    unit = 10.0 ** int(kind[1:]) if kind[0] == "d" else 1.0
+    scores = values.astype(np.float64) / unit
+    low, high = sorted([float(scores[i]), float(scores[j])])
+    first, last = enclosing(low, high, kind)
+    inside = values[(scores >= low) & (scores <= high)]
+    assert ((first <= inside) & (inside <= last)).all()
+    assert (np.diff(rank_keys(np.array([last, first]), kind).astype(object)) >= 0).all()
+    state = fold_arrays(np.zeros(values.size, np.uint8), values)
+    if kind[0] != "d":
+        start, stop = state.between(low, high)
+        read = sum(int(counts.neg.sum()) for counts in state.groups((start, stop)))
+        assert read >= inside.size

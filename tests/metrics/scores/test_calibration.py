@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from streameval import evaluate
 from streameval.errors import OptionError
+from streameval.kernels.calibration import drift_counts, moments
 from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.protocol import NO_WEIGHT
@@ -259,3 +261,48 @@ def test_metrics_of_many_rows_do_not_depend_on_the_way(power: float, monkeypatch
     monkeypatch.setattr(scoring, "MANY", math.inf)
     assert found == pytest.approx([compute(state, metric).value for metric in metrics], rel=1e-13)
     assert found[3:] == pytest.approx(by_steps, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 100, 1 << 34])
+def test_cumulative_sums_of_many_groups(most: int) -> None:
+    """The extremes are those of all running sums, in integers of any size."""
+    random = np.random.default_rng(most)
+    for groups in (0, 1, 63, 64, 129, 1000):
+        score = np.sort(random.beta(0.3, 0.3, groups))[::-1].copy()
+        size = random.integers(1, most, groups, endpoint=True)
+        for chance in (score, 1.0 - score, np.full(groups, 0.5), np.ones(groups), np.zeros(groups)):
+            pos = random.binomial(size, chance)
+            at, sums = 0, [0]
+            for n, p, s in zip((size - pos).tolist(), pos.tolist(), score.tolist(), strict=True):
+                at += (p << 62) - (n + p) * round(s * 2**62)
+                sums.append(at)
+            rows = drift_counts(size - pos, pos, score).tolist()
+            found = [((high << 64) | low) - (high >> 63 << 128) for high, low in rows]
+            assert found == [at, min(sums), max(sums)]
+
+
+@pytest.mark.parametrize("most", [1, 1000, 1 << 22])
+def test_moments_of_bins_are_rounded_to_even_and_added_up(most: int) -> None:
+    """For any number of groups in a bin, also more rows than words are held for; as Python rounds them."""
+    random = np.random.default_rng(most)
+    for way, groups in itertools.product((1.0, -1.0), (1, 7, 500)):
+        centre, scale = 0.2, 1024.0
+        score = np.sort(centre * (1.0 + random.uniform(-3e-4, 3e-4, groups)))[::-1]
+        score = score if way < 0 else 1.0 - score
+        neg, pos = random.integers(0, most, (2, groups), endpoint=True)
+        found = np.zeros(10, np.int64)
+        moments(neg, pos, score, way, centre, scale, found)
+        odds = centre / (1.0 - centre)
+        t = ((1.0 - score if way > 0 else score) - centre) * (1.0 / centre)
+        further = (odds**2 - 1.0) / 2 + t * ((1.0 + odds**3) / 3 + t * ((odds**4 - 1.0) / 4))
+        d = -way * scale * t * (1.0 + odds + t * further)
+        square = d * d
+        words = [round(x) for x in (d * 2**40).tolist()]
+        sums = [
+            (measure * np.array([round(x) for x in (power * 2**30).tolist()], object)).sum()
+            for measure, power in ((neg + pos, p) for p in (square, square * d, square * square, square * square * d))
+        ]
+        every, hits = ((measure.astype(object) * np.array(words, object)).sum() for measure in (neg + pos, pos))
+        assert found[:2].tolist() == [neg.sum(), pos.sum()]
+        assert [(int(found[i]) << 20) + int(found[i + 1]) for i in (2, 4)] == [every, hits]
+        assert found[6:].tolist() == sums

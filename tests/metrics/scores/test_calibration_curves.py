@@ -14,6 +14,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from streameval import evaluate
 from streameval.errors import OptionError
+from streameval.kernels.calibration import pool_counts
 from streameval.metrics.finalize import combine, partials
 from streameval.metrics.scores.calibration.cumulative import CorpFit
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
@@ -201,3 +202,19 @@ def test_no_split_changes_a_curve() -> None:
         else:
             np.testing.assert_array_equal(one.p, other.p)
             np.testing.assert_array_equal(one.low, other.low)
+
+
+@pytest.mark.parametrize(("most", "power"), [(1, 1), (1, 0), (40, 1), (3, 2)])
+def test_the_blocks_of_many_groups(most: int, power: int) -> None:
+    """Rows one by one, no trend, many blocks, a curve."""
+    random = np.random.default_rng(most + power)
+    share = np.sort(random.random(5000))[::-1] ** power * 0.7
+    size = random.integers(1, most, 5000, endpoint=True)
+    pos = random.binomial(size, share)
+    blocks: list[list[int]] = []
+    for i in range(5000):
+        blocks.append([int(size[i] - pos[i]), int(pos[i]), i])
+        while len(blocks) > 1 and blocks[-1][1] * sum(blocks[-2][:2]) >= blocks[-2][1] * sum(blocks[-1][:2]):
+            n, p, last = blocks.pop()
+            blocks[-1] = [blocks[-1][0] + n, blocks[-1][1] + p, last]
+    assert np.stack(pool_counts(size - pos, pos), axis=1).tolist() == blocks

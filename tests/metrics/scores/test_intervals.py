@@ -20,7 +20,7 @@ from streameval import evaluate
 from streameval.budget import Budget
 from streameval.kernels import histogram as grid
 from streameval.kernels.histogram import edges
-from streameval.kernels.ranking import exact_parts
+from streameval.kernels.ranking import delong_counts, exact_parts
 from streameval.metrics.catalogue import entries
 from streameval.metrics.clusters import aul, size_roc_auc
 from streameval.metrics.finalize import compute
@@ -387,3 +387,19 @@ def test_calibration_of_many_times_the_rows(cells: list[tuple[int, int]]) -> Non
     for name in ("brier_score", "log_loss", "ece", "mce", "ecce_mad", "ecce_range", "corp.mcb", "corp.dsc"):
         [metric] = [entry.metric for entry in entries(name)]
         assert compute(many, metric).value == compute(few, metric).value, name
+
+
+@pytest.mark.parametrize("most", [2, 1 << 20, 1 << 40])
+def test_sums_of_delong_are_exact_whether_counts_fit_into_32_bits(most: int) -> None:
+    """Groups are summed some hundred at a time: small ones, large ones, and large ones among small ones."""
+    rng = np.random.default_rng(most)
+    neg, pos = np.where(rng.random((2, 1500)) < 0.99, rng.integers(0, 2, (2, 1500)), rng.integers(0, most, (2, 1500)))
+    above, total = (5, 7), (int(neg.sum()) + 5, int(pos.sum()) + 7)
+    drops = [max(0, (2 * size).bit_length() - 32) for size in total]
+    expected, false, true = [0, 0, 0, 0], above[0], total[1] - above[1]
+    for n, p in zip(neg.tolist(), pos.tolist(), strict=True):
+        a, b = (2 * false + n) >> drops[0], (2 * true - p) >> drops[1]
+        expected = [x + y for x, y in zip(expected, (p * a, p * a * a, n * b, n * b * b), strict=True)]
+        false, true = false + n, true - p
+    words = delong_counts(neg, pos, *above, total[1], *drops).tolist()
+    assert [high << 64 | low for high, low in zip(words[::2], words[1::2], strict=True)] == expected

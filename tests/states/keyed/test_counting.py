@@ -354,3 +354,25 @@ def test_rows_of_both_labels_are_grouped(first: str, last: str, further: int) ->
     counts = np.zeros((2, len(expected)), np.int64)
     np.add.at(counts, (label.astype(int), inverse.reshape(-1)), 1)
     np.testing.assert_array_equal((found.neg, found.pos), counts)
+
+
+@pytest.mark.parametrize("size", [1, 47, 48, 49, 50, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025])
+@pytest.mark.parametrize("bits", [1, 6, 20, 64])
+def test_any_number_of_words_is_sorted(size: int, bits: int) -> None:
+    """Around the numbers of words at which the method changes, with many equal words and few."""
+    check(EVEN[:size] >> np.uint64(64 - bits))
+
+
+@pytest.mark.parametrize("size", [3000, 1 << 16, 300_000, (1 << 21) + 1])
+@pytest.mark.parametrize("shape", ["groups", "hot", "outlier", "floats", "late"])
+def test_words_that_share_leading_digits_are_sorted(shape: str, size: int) -> None:
+    """Words of which insertion moves few, and words of which it would move many, at once or at the end only."""
+    even = RANDOM.integers(0, 1 << 62, size, np.uint64)
+    words = {
+        "groups": even[RANDOM.integers(0, size // 50, size)] & np.uint64(0xFFFFFFFF << 30) | even >> np.uint64(34),
+        "hot": np.where(RANDOM.random(size) < 0.9, np.uint64(1 << 40), even),
+        "outlier": np.append(even[1:] >> np.uint64(40), np.uint64(1 << 63)),
+        "floats": RANDOM.standard_normal(size).view(np.uint64),
+        "late": np.where(np.arange(size) % 8, even, ~np.arange(size, dtype=np.uint64)),
+    }
+    check(words[shape])
