@@ -417,7 +417,7 @@ def labels_by_value(values: ArrayLike, pos_label: object = None, name: str = "y_
     return _above_zero(array, name) if pos_label is None else _equal(array, pos_label, name)
 
 
-def _by_sign(array: Array, column: list[object], name: str) -> Array:
+def _by_sign(array: Array, column: list[Any], name: str) -> Array:
     """Labels that are Python numbers as an array of numbers, which tells all of them apart."""
     other = next((label for label in column if not isinstance(label, Number)), None)
     if other is not None:
