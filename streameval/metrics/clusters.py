@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import mul
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -96,12 +96,12 @@ def _down(table: SizeTable) -> tuple[Array, Array, Array, Array]:
     return size, size * clusters, positives, np.cumsum(positives) - positives
 
 
-def _total(values: Array) -> Any:
+def _total(values: Array) -> float:
     """Their sum, exact for whole numbers; of floats, correctly rounded."""
     return (math.fsum if values.dtype.kind == "f" else sum)(values.tolist())
 
 
-def _product(one: Array, other: Array) -> Any:
+def _product(one: Array, other: Array) -> float:
     """Σ of products, exact for whole numbers; of floats, correctly rounded."""
     if other.dtype.kind == "i":
         return sum_of_products(one, other)

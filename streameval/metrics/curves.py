@@ -125,7 +125,7 @@ def _facts(state: State) -> dict[str, Any]:
 # Curves take the values of their metrics, the state, its column and the threshold of `aul`, and may be undefined.
 
 
-def _score_curve(name: str, values: tuple[Path, Scalar, Scalar], state: State, *_: Any) -> Curve:
+def _score_curve(name: str, values: tuple[Path, Scalar, Scalar], state: State, *_: object) -> Curve:
     """A named curve of a score, from its path and the areas of the ROC and the precision-recall curve."""
     (path, roc, precision), total = values, state.totals()
     N, P = float(total.n), float(total.p)
@@ -143,7 +143,7 @@ def _score_curve(name: str, values: tuple[Path, Scalar, Scalar], state: State, *
     return Curve(name, x=x, y=y, thresholds=thresholds, area=area, exact=exact, **_facts(state))
 
 
-def _lift_curve(values: tuple[SizeTable, Scalar], _: Any, of: str, threshold: float) -> Curve:
+def _lift_curve(values: tuple[SizeTable, Scalar], _: State, of: str, threshold: float) -> Curve:
     """The lift curve of a size table: for each size the first and the last of its clusters.
 
     x is the share of points in clusters at least as large, y the expected positives over the assumed height.
@@ -162,7 +162,7 @@ def _lift_curve(values: tuple[SizeTable, Scalar], _: Any, of: str, threshold: fl
     return Curve("lift", of, xs, ys, sizes, area.value, positives=float(positives.sum()), rows=float(points))
 
 
-def _purity_curve(values: tuple[SizeTable], _: Any, of: str, *__: Any) -> Bins:
+def _purity_curve(values: tuple[SizeTable], _: State, of: str, *__: object) -> Bins:
     """The share of positives by cluster size: 1, 2 to 3, 4 to 7, and so on.
 
     x is the mean size of the clusters of a bin.
@@ -191,7 +191,7 @@ def _purity_curve(values: tuple[SizeTable], _: Any, of: str, *__: Any) -> Bins:
 
 
 def _reliability_curve(
-    bins: ReliabilityBins, values: tuple[Mapping[int, Cell], Scalar], state: State, *_: Any
+    bins: ReliabilityBins, values: tuple[Mapping[int, Cell], Scalar], state: State, *_: object
 ) -> Reliability:
     """The reliability curve of bins, from their contents and their expected calibration error."""
     cells, error = values
@@ -232,7 +232,7 @@ def _wilson(share: Array, rows: Array) -> tuple[Array, Array]:
     return np.where(share > 0, middle - half, 0.0), np.where(share < 1, middle + half, 1.0)
 
 
-def _corp_curve(values: tuple[Fit | None, Scalar], state: State, *_: Any) -> Curve:
+def _corp_curve(values: tuple[Fit | None, Scalar], state: State, *_: object) -> Curve:
     """The isotonic fit: the lowest and the highest score of each block, both with the block's share of positives.
 
     A line connects each block with the next. There are at most 10,000 points, evenly spaced along the curve.

@@ -46,7 +46,7 @@ def partials(
     return [metric.joined(column, state) for metric, column in zip(metrics, columns, strict=True)]
 
 
-def _parts(state: Source, shard: Interval, metrics: Sequence[Metric], budget: Budget | None) -> Iterator[Any]:
+def _parts(state: Source, shard: Interval, metrics: Sequence[Metric], budget: Budget | None) -> Iterator[object]:
     """The parts of a shard that metrics read; of exact scores perhaps only some buckets, or sums without groups."""
     if not isinstance(state, ScoreCounts):
         return state.parts(shard, budget)
@@ -99,7 +99,7 @@ def ingredients(state: Source, metrics: Sequence[Metric]) -> list[Metric]:
     return list(dict.fromkeys(drawn for metric in metrics if (drawn := drawn_metric(metric))))
 
 
-def remember(state: Source, metrics: Sequence[Metric], values: Sequence[Any]) -> None:
+def remember(state: Source, metrics: Sequence[Metric], values: Sequence[object]) -> None:
     """Keep the values of metrics and their `ingredients` with the state."""
     if isinstance(state, ScoreCounts) and (more := ingredients(state, metrics)):
         needed = {*more, *filter(drawn_metric, metrics)}

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval.budget import Budget
+    from streameval.states.clusters.counts import ClusterCounts
     from streameval.states.contingency.class_blocks import ClassReplicates
+    from streameval.states.grouped.cluster_blocks import BlockedClusters
     from streameval.states.grouped.groups import Grouped
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import State
@@ -62,7 +64,7 @@ class SweepClusters(ShardMetric):
 
     name: str = "size changes"
 
-    def read(self, state: Any, shard: Interval, budget: Budget | None) -> SizeChanges:
+    def read(self, state: ClusterCounts | BlockedClusters, shard: Interval, budget: Budget | None) -> SizeChanges:
         """The changes of a shard."""
         changes: SizeChanges = state.by_block(shard, budget)
         return changes

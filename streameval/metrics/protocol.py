@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from streameval.budget import Budget
+    from streameval.metrics.units import Sizes
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class Partials(list[Any]):
         """The partials themselves, or those of a list, which share nothing."""
         return partials if isinstance(partials, cls) else cls(partials)
 
-    def once(self, name: Hashable, things: Sequence[Any], make: Callable[[], T]) -> T:
+    def once(self, name: Hashable, things: Sequence[object], make: Callable[[], T]) -> T:
         """The value of ``make()``, computed once for a name and the identities of `things`.
 
         The name must contain everything else that the value depends on.
@@ -155,7 +156,7 @@ class ShardMetric(Metric):
 class _Adapted(Metric):
     """A user's own metric with the defaults of all other members."""
 
-    given: Any
+    given: UserMetric
     name: str
     family: str
     counts_nan: bool = False
@@ -168,14 +169,14 @@ class _Adapted(Metric):
         return as_metric(found) if hasattr(found, "partial") else found  # its next step
 
 
-def as_metric(given: Any) -> Metric:
+def as_metric(given: Metric | UserMetric) -> Metric:
     """The metric of an object that has the members of `UserMetric`."""
     if isinstance(given, Metric):
         return given
     return _Adapted(given, given.name, given.family, getattr(given, "counts_nan", False))
 
 
-def user_defined(metric: Any) -> bool:
+def user_defined(metric: Basis) -> bool:
     """Whether workers of a cluster may be unable to import the class of a metric."""
     if isinstance(metric, _Adapted) or not type(metric).__module__.startswith("streameval."):
         return True
@@ -222,7 +223,7 @@ class Entry:
     meaning: str
     source: str
     metric: Any = None
-    made: Callable[..., Any] | None = None
+    made: Callable[..., Metric] | None = None
     scale: str = "logit"
     thresholded: bool = False
     beyond: str = ""
@@ -231,10 +232,10 @@ class Entry:
     rowwise: Any = None
     needs: str = "groups"
     options: Mapping[str, str] = field(default_factory=dict)
-    useless: Callable[[Any, Any], float] | None = None
-    of_all_rows: Callable[[Any], Any] | None = None
+    useless: Callable[[Any, Sizes], float] | None = None
+    of_all_rows: Callable[[Any], Metric] | None = None
 
-    def named(self, name: str) -> Any:
+    def named(self, name: str) -> Metric | None:
         """The metric of a name that this row stands for; None if it stands for none.
 
         Raises

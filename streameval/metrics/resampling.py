@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from streameval.metrics.protocol import Metric
     from streameval.results import Scalar
-    from streameval.states.protocol import State, Totals
+    from streameval.states.protocol import Source, Totals
     from streameval.typing import Array
 
-    Job = Callable[[], tuple[State, Sequence[Metric]]]  # makes a state, with the metrics to compute of it
+    Job = Callable[[], tuple[Source, Sequence[Metric]]]  # makes a state, with the metrics to compute of it
     Finalize = Callable[[Sequence[Job]], list[list[Scalar]]]
     Exact = Callable[[Sequence[Metric]], list[Scalar]]
 
@@ -53,7 +53,7 @@ class Resampled(Protocol):
         """Measure of each block by kind, `rows` among them."""
 
     @property
-    def without(self) -> Callable[[int], Any]:
+    def without(self) -> Callable[[int], Source]:
         """From a block to a state of the rows of all others, for the metrics of the family."""
 
 
@@ -182,7 +182,7 @@ def _replicates(metrics: Sequence[Metric], rows: int, split: Resampled, finalize
     others = [i for i in range(len(metrics)) if i not in areas]
     makers = [partial(split.without, block) for block in blocks] + ([grid.total] if grid else [])
 
-    def job(make: Callable[[], Any], some: Sequence[Metric]) -> tuple[State, list[Metric]]:
+    def job(make: Callable[[], Source], some: Sequence[Metric]) -> tuple[Source, list[Metric]]:
         state = make()  # a number of points stays the same share of its rows
         cut = [bool(rows) and metric.points(rows) is not None for metric in some]
         return state, [m.shrunk(state.totals().rows / rows) if c else m for m, c in zip(some, cut, strict=True)]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from streameval.metrics.contingency.clustering import ClusteringMetric
-    from streameval.metrics.protocol import Entry, Metric
+    from streameval.metrics.protocol import Entry, Metric, UserMetric
 
 M = TypeVar("M", bound="Metric")
 
@@ -214,7 +214,7 @@ def _measures(pattern: str) -> tuple[ClusteringMetric, ...]:
     return clustering_metrics([pattern]) if glob or names_measure(pattern) else ()
 
 
-def _check_own(metric: Any, families: Iterable[str]) -> None:
+def _check_own(metric: UserMetric, families: Iterable[str]) -> None:
     """Refuse a metric that has a name of the catalogue, or lacks its input."""
     if any(fnmatchcase(metric.name, glob_of(entry.name)) for entry in CATALOGUE) or names_measure(metric.name):
         raise OptionError(f"metrics has an object named {metric.name!r}, a name of the catalogue; give it another name")

@@ -21,21 +21,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart
+    from streameval.states.grouped.group_sweep import GroupSweepPart
     from streameval.typing import Array
+
+    SweepPart = GroupSweepPart | ClusterSweepPart
 
 
 @dataclass(frozen=True)
 class Sliced(Metric):
     """A metric, or its basis, of every group of a group sweep."""
 
-    inner: Any
+    inner: Any  # a metric or a basis
 
     @property
     def name(self) -> str:
         """The name of the metric."""
         return str(self.inner.name)
 
-    def basis(self, part: Any) -> Sliced:
+    def basis(self, part: SweepPart) -> Sliced:
         """What metrics with equal partials share; the scores of a group are looked at only where the metric asks."""
         if type(self.inner).basis is Metric.basis:
             return self

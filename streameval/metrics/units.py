@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
+    N = TypeVar("N", int, Array)
 
-def class_counts(negatives: Any, positives: Any) -> dict[str, Any]:
+
+def class_counts(negatives: N, positives: N) -> dict[str, N]:
     """Counts of rows by kind, as `Sizes` takes them, from those of each class.
 
     >>> class_counts(3, 1)

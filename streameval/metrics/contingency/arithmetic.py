@@ -114,7 +114,7 @@ def ratio2weights(ratio: float) -> tuple[float, float]:
     return left, 1.0 - left
 
 
-def _check_numbers(**given: Any) -> None:
+def _check_numbers(**given: object) -> None:
     """Raise `OptionError` for arguments that are not numbers in the range of float64."""
     for name, value in given.items():
         if not isinstance(value, Real) or (isinstance(value, int | Fraction) and not -_MOST <= value <= _MOST):

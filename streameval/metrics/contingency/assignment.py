@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from streameval.states.contingency.cells import Watcher
     from streameval.states.contingency.matching_core import Visit
     from streameval.states.contingency.summary import Summary
+    from streameval.typing import Array
 
     Number = int | float | Fraction
 
@@ -85,14 +86,14 @@ def summarize_rounds(rounds: Sequence[Sequence[Visit]], assignment_cells: int | 
 class _Cells(NamedTuple):
     rows: NDArray[np.int64]
     cols: NDArray[np.int64]
-    counts: NDArray[Any]
+    counts: Array
 
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and columns, of cells that are numbered."""
         return int(self.rows.max()) + 1, int(self.cols.max()) + 1
 
-    def at(self, which: NDArray[Any] | slice) -> _Cells:
+    def at(self, which: Array | slice) -> _Cells:
         """Some of the cells, with their rows and columns numbered from 0."""
         cells, sides = _Cells(*(column[which] for column in self)), []
         for codes in cells[:2]:
@@ -103,7 +104,7 @@ class _Cells(NamedTuple):
 
 
 def best_matching(
-    rows: NDArray[np.int64], cols: NDArray[np.int64], counts: NDArray[Any], assignment_cells: int | None = None
+    rows: NDArray[np.int64], cols: NDArray[np.int64], counts: Array, assignment_cells: int | None = None
 ) -> Matching:
     """Total of the best one-to-one matching of rows and columns.
 
@@ -135,7 +136,7 @@ def best_matching(
     return Matching(*map(sum, zip(*parts, strict=True)))
 
 
-def _total(counts: NDArray[Any]) -> Number:
+def _total(counts: Array) -> Number:
     total: Number = sum(counts.tolist())
     return total
 
@@ -188,7 +189,7 @@ def _sides(cells: _Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return component[:n_rows], np.minimum(*sides)
 
 
-def _rank_within(lines: NDArray[np.int64], others: NDArray[np.int64], counts: NDArray[Any]) -> NDArray[np.int64]:
+def _rank_within(lines: NDArray[np.int64], others: NDArray[np.int64], counts: Array) -> NDArray[np.int64]:
     """Rank of each cell in its line, the largest 0; ties by position."""
     order = np.lexsort((others, -_sortable(counts), lines))
     ordered, ranks = lines[order], np.empty(order.size, dtype=np.int64)
@@ -196,7 +197,7 @@ def _rank_within(lines: NDArray[np.int64], others: NDArray[np.int64], counts: ND
     return ranks
 
 
-def _sortable(counts: NDArray[Any]) -> NDArray[Any]:
+def _sortable(counts: Array) -> Array:
     return np.unique(counts, return_inverse=True)[1] if counts.dtype.kind == "O" else counts
 
 
@@ -246,12 +247,12 @@ def _solved(cells: _Cells) -> Matching:
     return Matching(unit * _total(whole[chosen]), unit * (_total(leading[chosen]) * 2**excess + left_out))
 
 
-def _excess(counts: NDArray[Any], sides: tuple[int, int]) -> int:
+def _excess(counts: Array, sides: tuple[int, int]) -> int:
     """Bits to leave out so that no sum of counts along a path through all rows and columns, and back, rounds."""
     return max(0, int(counts.max()).bit_length() + sum(sides).bit_length() + 1 - _FLOAT_BITS)
 
 
-def _in_units(counts: NDArray[Any]) -> tuple[NDArray[Any], Number]:
+def _in_units(counts: Array) -> tuple[Array, Number]:
     """Integers or fractions as integers, in units of their greatest common divisor."""
     ratios = [count.as_integer_ratio() for count in counts.tolist()]
     common = math.lcm(*(denominator for _, denominator in ratios))

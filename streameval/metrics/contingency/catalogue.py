@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streameval.metrics.contingency.twoway import TwoWay
+    from streameval.typing import Array
 
 
 P = ParamSpec("P")
@@ -87,7 +88,7 @@ class Measure(Generic[P, T]):
     counts: bool = False
     method: Callable[Concatenate[Any, P], T] = field(init=False, repr=False)
 
-    def __set_name__(self, owner: Any, name: str) -> None:
+    def __set_name__(self, owner: type[TableMeasures | PairMeasures], name: str) -> None:
         @wraps(self.function)
         def method(table: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
             return self.function(getattr(table, owner.measured), *args, **kwargs)
@@ -96,10 +97,10 @@ class Measure(Generic[P, T]):
         self.method = method
 
     @overload
-    def __get__(self, table: None, owner: Any) -> Callable[Concatenate[Any, P], T]: ...
+    def __get__(self, table: None, owner: type) -> Callable[Concatenate[Any, P], T]: ...
     @overload
-    def __get__(self, table: object, owner: Any) -> Callable[P, T]: ...
-    def __get__(self, table: object, owner: Any) -> Any:
+    def __get__(self, table: object, owner: type) -> Callable[P, T]: ...
+    def __get__(self, table: object, owner: type) -> Callable[..., T]:
         return self.method if table is None else MethodType(self.method, table)
 
     def takes(self, option: str) -> bool:
@@ -196,7 +197,7 @@ class TableMeasures:
     vi_similarity_m3 = vi_similarity.under("m3")
 
 
-def twoway_cells(t: TwoWay) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+def twoway_cells(t: TwoWay) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
     """Rows, columns and counts of the non-zero cells of a 2×2 table, row by row.
 
     Raises

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from operator import floordiv
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from streameval.errors import OptionError
 from streameval.metrics.contingency import twoway
@@ -163,7 +163,7 @@ class CountedStatistics:
         return known[0] if known is not None and known[0] == known[1] else self.solve()
 
 
-def _divided(squares: Mapping[Any, Any]) -> Number:
+def _divided(squares: Mapping[Number, Number]) -> Number:
     """Σ of squares / size: of floats, or of numbers rounded down to a multiple of 2^-104."""
     if any(isinstance(square, float) for square in squares.values()):
         return math.fsum(square / size for size, square in squares.items())

@@ -42,9 +42,11 @@ from streameval.states.scores.types import compared
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from streameval.budget import Budget
     from streameval.metrics.protocol import Metric
     from streameval.metrics.scores.cut_bins import CutRows
     from streameval.results import Scalar
+    from streameval.states.keyed.layout import Interval
     from streameval.states.scores.blocks import BlockCounts, BlockSpec
     from streameval.states.scores.parts import Ends, ScorePart
     from streameval.typing import Array
@@ -130,7 +132,7 @@ class Pieces(Small):
         rows = [side * most for side in self.sums]
         return Measure(self.spec.weighted).totals(rows, self.weights.sum(axis=0) * most, self.nan_weights)
 
-    def parts(self, shard: Any = None, budget: Any = None) -> Iterator[ScorePart]:
+    def parts(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[ScorePart]:
         """One: all groups that have rows."""
         weighted = self.spec.weighted
         n, p = self._cut(self.counts, np.zeros((0, 2), np.int64) if weighted else self.moved)
@@ -143,7 +145,7 @@ class Pieces(Small):
         size = cut_counts(self.counts, measure, self.cuts.pieces, self.cuts.most, moved, n, p)
         return n[:size], p[:size]
 
-    def _ends(self, groups: Any) -> Ends:
+    def _ends(self, groups: Array | slice) -> Ends:
         return known(self._scores)(groups)
 
     @cached_property
@@ -331,7 +333,7 @@ class BlockReplicates:
         """DeLong's standard error of the ROC AUC on the grid; counts are multiplied there."""
         return float(compute(self.total(), GRID_CHECK).value) * math.sqrt(self._cuts.most)
 
-    def certified(self, exact: Callable[[Sequence[Metric]], list[Scalar]]) -> str | None:
+    def certified(self, exact: Callable[[Sequence[Metric]], list[Any]]) -> str | None:
         """Why the grid is too coarse: its standard error of the ROC AUC, by single rows, differs from the exact one."""
         if self.sure:
             return None

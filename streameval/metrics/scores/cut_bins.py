@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from streameval.states.scores.weights import unit_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from streameval.budget import Budget
+    from streameval.states.keyed.layout import Interval
+    from streameval.states.protocol import State
     from streameval.states.scores.blocks import BlockCounts, BlockSpec
     from streameval.states.scores.parts import Ends
     from streameval.typing import Array
@@ -208,7 +211,7 @@ class GroupsNear(Metric):
         rows, neg, pos = (np.add.reduceat(column, first) for column in (rows, neg, pos))
         return NearGroups(code[last] >> np.uint64(self.shift), scores[last], rows, np.stack([neg, pos], axis=1))
 
-    def combine(self, partials: Sequence[NearGroups | None], state: Any) -> NearGroups:
+    def combine(self, partials: Sequence[NearGroups | None], state: State) -> NearGroups:
         """The groups of all parts; how a state is cut into parts changes nothing."""
         total = state.totals()
         found = [part for part in partials if part is not None]
@@ -350,6 +353,6 @@ class CutRows(Small):
     def _totals(self) -> Totals:
         return Measure(self.spec.weighted).totals(self.sums, self.weights.sum(axis=0), self.nan_weights)
 
-    def parts(self, shard: Any = None, budget: Any = None) -> Iterator[ScorePart]:
+    def parts(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[ScorePart]:
         """One: all groups."""
         yield Measure(self.spec.weighted).part(self.rows, self.weights.T, self.totals(), known(self.scores), self.spec)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from streameval.results import Scalar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.states.protocol import State
     from streameval.states.scores.parts import ScorePart
 
 
@@ -67,7 +68,7 @@ class DeLong(Metric):
         """All of them share their sums."""
         return DeLong()
 
-    def partial(self, part: ScorePart) -> tuple[Any, Any, Any, Any]:
+    def partial(self, part: ScorePart) -> tuple[float, float, float, float]:
         """Σ p·(1 − V10), Σ p·(1 − V10)², Σ n·(1 − V01), Σ n·(1 − V01)²; of counts whole numbers."""
         before, whole = part.before, part.total
         if not whole.n or not whole.p:
@@ -82,7 +83,7 @@ class DeLong(Metric):
         sums = (exact_sum(part.p * over), exact_sum(part.p * over**2))
         return (*sums, exact_sum(part.n * under), exact_sum(part.n * under**2))
 
-    def combine(self, partials: Sequence[tuple[float, float, float, float]], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[tuple[float, float, float, float]], state: State) -> Scalar:
         """The root of the variance; undefined below two rows of a class."""
         total = state.totals()
         if min(total.neg, total.pos) < 2:

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
+    Sums = tuple[float, float, float]
+
 
 _LEAST_UNIT = -480  # squares of smaller weights begin to lose digits
 _ENDLESS = 1e300  # an integer above may exceed the floats
@@ -114,11 +116,11 @@ class Cut(NamedTuple):
 class Kept(NamedTuple):
     """Sums over the groups kept: Σ u·(2T + p), Σ u·(2F + n), Σ u, the pairs in doubt, Σ p; and the bin that is cut."""
 
-    area: Any
-    below: Any
-    weight: Any
-    doubt: Any = 0
-    true: Any = 0
+    area: float
+    below: float
+    weight: float
+    doubt: float = 0
+    true: float = 0
     cut: Cut | None = None
 
     @classmethod
@@ -135,7 +137,7 @@ class Kept(NamedTuple):
         area = P * P + won
         return cls(area, (N + P) ** 2 - area, N + P, doubt)
 
-    def shifted(self, shift: Any) -> tuple[Any, Any, Any]:
+    def shifted(self, shift: float) -> Sums:
         """The sums that decide the value, with some pairs in the other order."""
         return self.area + shift, self.below - shift, self.weight
 
@@ -177,7 +179,7 @@ def cut_sums(part: ScorePart, at: int, points: int) -> Kept:
     return Kept(*sums, sum_of(part.p[:at]), Cut(n, p, share, least))
 
 
-def quotient(sums: tuple[Any, Any, Any], N: Any, P: Any, *, ratio: bool, unit: int = 0) -> tuple[Any, Any]:
+def quotient(sums: Sums, N: float, P: float, *, ratio: bool, unit: int = 0) -> tuple[float, float]:
     """Numerator and denominator of ``agc``, or of ``agc_ratio``, each times 2, and those of ``agc`` times N + P too.
 
     Both are divided by 4**unit: products of three small weights may leave float64.
@@ -199,7 +201,7 @@ def quotient(sums: tuple[Any, Any, Any], N: Any, P: Any, *, ratio: bool, unit: i
     return area * N - below * P, part * (N * kept + left * (kept - part)) if full else kept * kept * N
 
 
-def kept_unit(kept: Any) -> int | None:
+def kept_unit(kept: int | float) -> int | None:
     """The unit of `quotient` for the weight kept; None if its square has lost digits, or if it is 0.
 
     Examples
@@ -213,7 +215,7 @@ def kept_unit(kept: Any) -> int | None:
     return unit if kept and unit > _LEAST_UNIT else None
 
 
-def cut_bounds(kept: Kept, N: Any, P: Any, *, ratio: bool) -> tuple[float, float, float]:
+def cut_bounds(kept: Kept, N: float, P: float, *, ratio: bool) -> tuple[float, float, float]:
     """Value, lower and upper end if a bin is cut; the value keeps a proportional part of it.
 
     Parameters
@@ -225,14 +227,14 @@ def cut_bounds(kept: Kept, N: Any, P: Any, *, ratio: bool) -> tuple[float, float
     above, doubt = kept.weight, kept.doubt
     n, p, share, first = kept.cut or (0, 0, 0, 0)
 
-    def value(c: Any, gained: Any) -> tuple[Any, Any]:
+    def value(c: float, gained: float | Fraction) -> tuple[float, float]:
         twice = kept.area + 2 * kept.true * c + gained
         return quotient((twice, (above + c) ** 2 - twice, above + c), N, P, ratio=ratio)
 
-    def least(c: Any) -> tuple[Any, Any]:
+    def least(c: float) -> tuple[float, float]:
         return value(c, max(0, c - n) ** 2 - doubt)
 
-    def most(c: Any) -> tuple[Any, Any]:
+    def most(c: float) -> tuple[float, float]:
         return value(c, min(p, c) * (2 * c - min(p, c)) + doubt)
 
     gained = share * share * p
@@ -244,7 +246,7 @@ def cut_bounds(kept: Kept, N: Any, P: Any, *, ratio: bool) -> tuple[float, float
     return divided(*proportional), lower, upper
 
 
-def divided(top: Any, bottom: Any) -> float:
+def divided(top: float, bottom: float) -> float:
     """A quotient; NaN where weights vanish."""
     return float(top / bottom) if bottom > 0 else math.nan
 
@@ -363,7 +365,7 @@ class Agc(Metric):
         if unit is None or not kept.weight:
             return Scalar.undefined(self.name, NO_WEIGHT)
 
-        def ends(shift: Any) -> tuple[Any, Any]:
+        def ends(shift: float) -> tuple[float, float]:
             top, bottom = quotient(kept.shifted(shift), N, P, ratio=self.ratio, unit=unit)
             return top, (N + P) * pairs if pairs else bottom
 

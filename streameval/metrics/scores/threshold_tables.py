@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from streameval.states.protocol import State
     from streameval.states.scores.parts import ScorePart
 
+    Above = tuple[int, float, float, bool, int]
+    Cell = str | float | None
+
 
 _CUT = "the threshold is within a bin of the histogram; choose one of its ends, or evaluate without approx (--approx)"
 _CLOSE = "several scores are the same number as the threshold in float64"
@@ -73,7 +76,7 @@ class ConfusionAt(Metric):
         if self.threshold != self.threshold:
             raise OptionError("threshold is NaN, which no score reaches or misses; give a number or an infinity")
 
-    def partial(self, part: ScorePart) -> tuple[Any, Any]:
+    def partial(self, part: ScorePart) -> tuple[float, float]:
         """Negatives and positives of one part at or above the threshold.
 
         Raises
@@ -92,13 +95,13 @@ class ConfusionAt(Metric):
         above = scores >= threshold
         return part.n[above].sum().item(), part.p[above].sum().item()
 
-    def combine(self, partials: Sequence[tuple[Any, Any]], state: State) -> tuple[Any, Any, Any, Any]:
+    def combine(self, partials: Sequence[tuple[float, float]], state: State) -> tuple[float, float, float, float]:
         """TP, FN, FP, TN."""
         neg, pos = (sum(column) for column in zip(*partials, strict=True)) if partials else (0, 0)
         return _cells(neg, pos, state)
 
 
-def _cells(neg: Any, pos: Any, state: State) -> tuple[Any, Any, Any, Any]:
+def _cells(neg: float, pos: float, state: State) -> tuple[float, float, float, float]:
     """TP, FN, FP, TN from those at or above a threshold; sums of weights in units of 1."""
     total, nan = state.totals(), halved(state)
     cells = pos, max(total.p + nan.p - pos, 0), neg, max(total.n + nan.n - neg, 0)
@@ -133,7 +136,7 @@ class TablesAt(Metric):
     name: str = "tables"
     counts_nan: ClassVar[bool] = True
 
-    def partial(self, part: ScorePart) -> list[tuple[int, Any, Any, bool, int]]:
+    def partial(self, part: ScorePart) -> list[Above]:
         """For each threshold rows, negatives and positives from it on, whether it cuts an open bin, groups at it."""
         scores, lower, upper = part.ends(slice(None))
         thresholds = part.compared(self.thresholds)
@@ -147,7 +150,7 @@ class TablesAt(Metric):
         ]
         return list(zip(*above, cut, same.tolist(), strict=True))
 
-    def combine(self, partials: Sequence[list[tuple[int, Any, Any, bool, int]]], state: State) -> list[TableAt | str]:
+    def combine(self, partials: Sequence[list[Above]], state: State) -> list[TableAt | str]:
         """The tables of all parts."""
         tables: list[TableAt | str] = []
         for parts in zip(*partials, strict=True) if partials else [[]] * len(self.thresholds):
@@ -214,10 +217,10 @@ def point_table(rows: Sequence[tuple[str, str, Scalar, TableAt | str | None]], r
 
 def _row(
     of: str, asked: str, result: Scalar, table: TableAt | str | None, costs: Sequence[tuple[float, float]]
-) -> dict[str, Any]:
+) -> dict[str, Cell]:
     """A row: null where there is no threshold, or what it gives is not known."""
     ends = {name: None if math.isnan(end := getattr(result, name)) else end for name in ("value", "lower", "upper")}
-    named: dict[str, Any] = {"of": of, "at": asked, "metric": result.metric, "exact": result.exact, **ends}
+    named: dict[str, Cell] = {"of": of, "at": asked, "metric": result.metric, "exact": result.exact, **ends}
     if result.threshold is None:
         return named | {"reason": result.reason}
     named["threshold"] = result.threshold
@@ -230,7 +233,7 @@ def _row(
     return named | _measures(tp, fn, fp, tn) | cells | spent | {"flagged": flagged, "reason": result.reason}
 
 
-def _measures(tp: Any, fn: Any, fp: Any, tn: Any) -> dict[str, float | None]:
+def _measures(tp: float, fn: float, fp: float, tn: float) -> dict[str, float | None]:
     """Rates of a table; None where they are not defined."""
     recall = _over(tp, tp + fn)
     return {
@@ -244,7 +247,7 @@ def _measures(tp: Any, fn: Any, fp: Any, tn: Any) -> dict[str, float | None]:
     }
 
 
-def _mcc(tp: Any, fn: Any, fp: Any, tn: Any) -> float | None:
+def _mcc(tp: float, fn: float, fp: float, tn: float) -> float | None:
     """Matthews' correlation; None with an empty margin."""
     if isinstance(tp, float) and (size := tp + fn + fp + tn):
         tp, fn, fp, tn = (cell / size for cell in (tp, fn, fp, tn))
@@ -254,7 +257,7 @@ def _mcc(tp: Any, fn: Any, fp: Any, tn: Any) -> float | None:
     return float((tp * tn - fp * fn) / (math.sqrt(margins[0]) * math.sqrt(margins[1])))
 
 
-def _over(part: Any, whole: Any) -> float | None:
+def _over(part: float, whole: float) -> float | None:
     return float(part / whole) if whole else None
 
 

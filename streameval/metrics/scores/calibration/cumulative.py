@@ -289,7 +289,7 @@ class Corp(Metric):
         """The fit, which the terms share."""
         return CorpFit()
 
-    def combine(self, partials: Sequence[Any], state: State) -> Scalar:
+    def combine(self, partials: Sequence[Fit | None], state: State) -> Scalar:
         """One division."""
         if reason := missing(partials, state):
             return Scalar.undefined(self.name, reason)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
+    Sums = tuple[list[list[float]], tuple[float, float] | None]
+
 
 SLACK = 1e-9  # relative; bounds the error of a shift, from its search and from rounding
 _SHIFT_NEAR = 1e-12  # absolute; the search for a shift ends at this precision
@@ -124,7 +126,7 @@ class LogitTable(Basis):
         return reason if reason or not integers(part.n) else bins_of(part)
 
 
-def _refused(partials: Sequence[Any], state: State) -> str | None:
+def _refused(partials: Sequence[object], state: State) -> str | None:
     """Why there is no fit."""
     if reason := missing([part for part in partials if part is not None], state):
         return reason
@@ -204,7 +206,7 @@ class LogisticFit(Basis):
     step: int = 0
     near: bool = False
 
-    def partial(self, part: ScorePart) -> Any:
+    def partial(self, part: ScorePart) -> str | Sums:
         """Sums of the log likelihood, gradient and curvature, and the ends of the logits; a reason if no fit exists."""
         if reason := _reason(part):
             return reason
@@ -223,7 +225,7 @@ class LogisticFit(Basis):
         exact = integers(part.n)
         return [exact_parts(term).tolist() if exact else [sum_of(term)] for term in terms], ends
 
-    def next_step(self, partials: Sequence[Any], state: State) -> LogisticFit | str:
+    def next_step(self, partials: Sequence[Sums], state: State) -> LogisticFit | str:
         """The fit of the next step, whose `step` is −1 once it has converged; a reason if no fit exists."""
         spans = [ends for _, ends in partials if ends]
         if self.joint and min(low for low, _ in spans) == max(high for _, high in spans):

@@ -22,7 +22,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -60,9 +60,9 @@ class Cell(NamedTuple):
     least, most : the lowest and the highest score
     """
 
-    n: Any
-    p: Any
-    score: Any
+    n: float
+    p: float
+    score: float
     low: float = 0.0
     high: float = 0.0
     sure: float = 0.0
@@ -72,17 +72,17 @@ class Cell(NamedTuple):
     most: float = -math.inf
 
     @property
-    def size(self) -> Any:
+    def size(self) -> float:
         """Measure of all rows."""
         return self.n + self.p
 
     @property
-    def unit(self) -> Any:
+    def unit(self) -> float:
         """The number 1 in the unit of `score`."""
         return 1 << BITS if isinstance(self.score, int) else 1.0
 
     @property
-    def gap(self) -> Any:
+    def gap(self) -> float:
         """|Σp − Σ(p + n)·s| in the unit of `score`."""
         return abs(self.p * self.unit - self.score)
 
@@ -166,10 +166,10 @@ class ReliabilityBins(Metric):
         """Edges of bins of equal width, as a float64 array of shape (bins + 1,), computed once for all parts."""
         return np.linspace(0.0, 1.0, int(self.bins) + 1)
 
-    def _of_scores(self, scores: Any) -> Array:
+    def _of_scores(self, scores: Array) -> Array:
         return np.asarray(np.searchsorted(self.edges[1:-1], np.asarray(scores)))
 
-    def _stretches(self, scores: Any) -> Iterator[tuple[int, slice]]:
+    def _stretches(self, scores: Array) -> Iterator[tuple[int, slice]]:
         """The bins of descending scores: the number of each, and the slice of its scores."""
         if not scores.size:
             return
@@ -298,7 +298,7 @@ class CalibrationError(Metric):
         """The metric of the bins."""
         return self.drawn
 
-    def combine(self, partials: Sequence[Any], state: State) -> Scalar:
+    def combine(self, partials: Sequence[dict[int, Cell]], state: State) -> Scalar:
         """The mean or the largest distance."""
         if reason := missing(partials, state):
             return Scalar.undefined(self.name, reason)

@@ -188,11 +188,11 @@ def table_of(partials: Partials, bins: Sequence[Bins], state: State) -> BinnedLo
 class _Binned(NamedTuple):
     """Log loss of one part: the sum over scores outside the bins, in fixed point or infinite, and the bins."""
 
-    ends: Any
+    ends: float
     bins: Bins
 
 
-def missing(partials: Sequence[Any], state: State) -> str | None:
+def missing(partials: Sequence[object], state: State) -> str | None:
     """Why a metric of probabilities is undefined; None if it is defined."""
     measure = state.totals()
     if not measure.rows:
@@ -227,16 +227,16 @@ class BrierScore(Metric):
 
     name: str = "brier_score"
 
-    def partial(self, part: ScorePart) -> tuple[Any, Any, Any] | None:
+    def partial(self, part: ScorePart) -> Ends | None:
         """Σ p·(1 − s)² + n·s²: its lower bound, its value with scores at the middle of open bins, its upper bound."""
         return part.once("squares", lambda: self._sums(part))
 
-    def _sums(self, part: ScorePart) -> tuple[Any, Any, Any] | None:
+    def _sums(self, part: ScorePart) -> Ends | None:
         probabilities = Probabilities.of(part)
         if probabilities is None:
             return None
 
-        def loss(of_pos: Array, of_neg: Array) -> Any:
+        def loss(of_pos: Array, of_neg: Array) -> float:
             return dot(part.p, (1.0 - of_pos) ** 2) + dot(part.n, of_neg**2)
 
         value = loss(probabilities.middle, probabilities.middle)
@@ -244,7 +244,7 @@ class BrierScore(Metric):
             return value, value, value
         return loss(probabilities.high, probabilities.low), value, loss(probabilities.low, probabilities.high)
 
-    def combine(self, partials: Sequence[Any], state: State) -> Scalar:
+    def combine(self, partials: Sequence[Ends], state: State) -> Scalar:
         """Divide by the rows."""
         if reason := missing(partials, state):
             return Scalar.undefined(self.name, reason)
@@ -283,7 +283,7 @@ class LogLoss(Metric):
         if self.clip is not None and not 0 < self.clip < 0.5:
             raise OptionError(f"clip={self.clip!r} must be a probability above 0 and below 0.5, such as 1e-15")
 
-    def partial(self, part: ScorePart) -> Any:
+    def partial(self, part: ScorePart) -> Ends | _Binned | None:
         """−Σ p·ln s + n·ln(1 − s): lower bound, value at the middle of open bins, upper bound; or `_Binned`."""
         probabilities = Probabilities.of(part)
         if probabilities is None:
@@ -296,7 +296,7 @@ class LogLoss(Metric):
         low, high = probabilities.low, probabilities.high
         return self._loss(part, slice(None), high, low), value, self._loss(part, slice(None), low, high)
 
-    def _binned(self, part: ScorePart, scores: Any) -> _Binned:
+    def _binned(self, part: ScorePart, scores: Array) -> _Binned:
         """The bins of scores that have a logit and are not clipped, and the sum over all other scores."""
         clip = self.clip or 0.0
         if not scores.size or (max(clip, LEAST) <= scores[-1] and scores[0] <= min(1.0 - clip, _MOST)):
@@ -306,12 +306,12 @@ class LogLoss(Metric):
         inside = slice(first, stop)
         return _Binned(sum(ends), binned(part.n[inside], part.p[inside], scores[inside]))
 
-    def _loss(self, part: ScorePart, groups: slice, of_pos: Any, of_neg: Any) -> Any:
+    def _loss(self, part: ScorePart, groups: slice, of_pos: Array, of_neg: Array) -> float:
         """The sum over some groups, in fixed point or infinite; an infinite term without rows counts as 0."""
         n, p, of_pos, of_neg = (np.asarray(side[groups]) for side in (part.n, part.p, of_pos, of_neg))
         if self.clip is not None:
             of_pos, of_neg = (np.clip(side, self.clip, 1.0 - self.clip) for side in (of_pos, of_neg))
-        sums: Any = 0
+        sums: float = 0
         for measure, logarithm, scores in ((p, np.log, of_pos), (n, np.log1p, -of_neg)):
             with np.errstate(divide="ignore"):
                 terms = -logarithm(scores)
