@@ -112,7 +112,7 @@ _FORMAT = 1
 _INDEX = "accumulator.json"
 
 
-def write_index(folder: Path, options: dict[str, Any], schema: pa.Schema | None, states: Iterable[State]) -> None:
+def write_index(folder: Path, options: Mapping[str, object], schema: pa.Schema | None, states: Iterable[State]) -> None:
     """Write states and an index. The index is replaced atomically, then files of the previous index are deleted.
 
     Raises
@@ -392,7 +392,7 @@ class Accumulator:
         return cls._of({**options, **run}, schema, lambda budget: [files.read(name, budget) for name in stored])
 
     @classmethod
-    def _of(cls, options: Mapping[str, Any], schema: pa.Schema | None, read: Callable[[Budget], list[Any]]) -> Self:
+    def _of(cls, options: Mapping[str, object], schema: pa.Schema | None, read: Callable[[Budget], list[Any]]) -> Self:
         """An accumulator with the states that `read` returns."""
         made = cls(**options)
         if schema is None:
@@ -410,7 +410,7 @@ class Accumulator:
         made._states, made._rows = dict(zip(specs, states, strict=True)), states[0].seen  # labels come first
         return made
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[object, ...]]:
         """Pickle the options, the schema and the states."""
         with self._lock:
             self._check()
@@ -418,7 +418,7 @@ class Accumulator:
             return self._sent, (self._given, self._plan and self._plan.schema, states)
 
     @classmethod
-    def _sent(cls, options: dict[str, Any], schema: pa.Schema | None, states: list[State]) -> Self:
+    def _sent(cls, options: dict[str, object], schema: pa.Schema | None, states: list[State]) -> Self:
         """Unpickle an accumulator."""
         return cls._of(options, schema, lambda _: states)
 

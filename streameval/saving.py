@@ -26,8 +26,11 @@ from streameval.wording import few, text_of_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TypeVar
 
     import pyarrow as pa
+
+    T = TypeVar("T")
 
 
 _FILES: set[Path] = set()
@@ -265,7 +268,7 @@ class Saved(AsJson):
         save(path, {"json": lambda: self.to_json(indent=2) + "\n", **own, "html": self.to_html}, self.to_arrow)
 
 
-def csv_cell(value: Any) -> Any:
+def csv_cell(value: T) -> T | str:
     """A value for CSV: a quote precedes a text that a spreadsheet would run as a formula; numbers are unchanged.
 
     Examples

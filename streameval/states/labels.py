@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
+    from streameval.states.protocol import Header
     from streameval.typing import Array
 
     Label = bool | int | float | str
@@ -180,7 +181,7 @@ class LabelCounts(Small):
             column = f"{where}: label column {self.spec.column!r}"
             raise LabelError(f"{column} has no label {self.spec.pos_label!r}; it has {listed}; {_REMEDY}")
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Header:
         """The complete state, since it has no table."""
         spec = asdict(self.spec) | {"complete": list(self.spec.complete)}
         return {**asdict(self), "spec": spec, "values": _ascending(self.values)}

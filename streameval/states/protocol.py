@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from streameval.states.keyed.packing import Packing
     from streameval.typing import Array
 
+    Header = dict[str, dict[str, object] | list[float | str] | float]  # the spec and facts, by name
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -193,7 +195,7 @@ class StoredSpec(Protocol):
     def empty(self) -> State:
         """The identity of merge."""
 
-    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> State:
+    def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> State:
         """The state that `State.to_arrow` and `State.header` describe; the batches are packed if there is a packing."""
 
 

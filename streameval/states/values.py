@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,10 @@ from streameval.states.keyed.ids import hash_array, id_words, identify, row_null
 from streameval.states.protocol import Batch, Small, Totals, Traits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from streameval.budget import Budget
+    from streameval.states.protocol import Header
     from streameval.typing import Array
 
 _DECODED = 1 << 23  # bytes of the texts of a dictionary that are decoded at a time
@@ -93,7 +94,7 @@ class ValuesSpec:
         """The empty state."""
         return Values(self, self.schema.empty_table().combine_chunks())
 
-    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> Values:
+    def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> Values:
         """Raise `NotImplementedError`: the state is never stored."""
         raise NotImplementedError("values of rows are never stored")
 
@@ -202,7 +203,7 @@ class Values(Small):
         """Zeros: rows are not counted."""
         return Totals(0, 0, 0.0, 0.0)
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Header:
         """Empty: the state is never stored."""
         return {}
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.keyed.grouping import Counts
+    from streameval.states.protocol import Header, StoredSpec
     from streameval.typing import Array
 
 __all__ = ["ClusterCounts", "ClusterSpec", "DerivedClusters", "id_type", "null_rows_by_block"]
@@ -108,7 +109,7 @@ class ClusterSpec:
         """Delta encoding of the table for storage; None if rows without a label are counted."""
         return None if self.unlabelled else Packing(self.layout, lambda keys: keys >> SHIFT)
 
-    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ClusterCounts:
+    def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> ClusterCounts:
         """The state whose table `ClusterCounts.to_arrow` wrote, packed or plain."""
         rows = (np.array(header[name]) for name in _FACTS[: 2 + self.unlabelled])
         if self.packing is None:
@@ -270,7 +271,7 @@ class ClusterCounts(PlainState):
         """Bytes in memory; spilled segments do not count."""
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Header:
         """The spec and the counts of null ids."""
         names, spec = _FACTS[: 2 + self.spec.unlabelled], asdict(self.spec)
         if not self.spec.unlabelled:
@@ -302,9 +303,10 @@ class DerivedClusters(ClusterCounts):
     cells: Any
 
     @property
-    def holder(self) -> Any:
+    def holder(self) -> StoredSpec:
         """The spec of the state that holds the rows."""
-        return self.cells.spec
+        spec: StoredSpec = self.cells.spec
+        return spec
 
 
 def null_rows_by_block(rows: Array) -> Array:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.contingency.summary import Summary
     from streameval.states.keyed.grouping import Counts
-    from streameval.states.protocol import Batch
+    from streameval.states.protocol import Batch, Header
     from streameval.typing import Array
 
 _BUFFER = 1 << 26  # largest size of collected rows in bytes
@@ -140,9 +140,7 @@ class ContingencySpec:
         """The empty state."""
         return ContingencyCounts(self, KeyedCounts(self.layout), KeyedCounts(self.class_layout))
 
-    def from_arrow(
-        self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
-    ) -> ContingencyCounts:
+    def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> ContingencyCounts:
         """The state that `ContingencyCounts.to_arrow` wrote."""
         layouts = self.class_layout, self.layout
         alone, cells = (SegmentBuilder.fitting(layout, budget, SLAB, counted=True) for layout in layouts)
@@ -390,7 +388,7 @@ class ContingencyCounts(PlainState):
         """Bytes in memory; spilled bytes do not count."""
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Header:
         """The spec, the rows by label, and the dropped rows."""
         return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in _FACTS}
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.errors import OptionError
     from streameval.states.grouped.keys import Key, Split
-    from streameval.states.protocol import Builder, Source, State, Totals
+    from streameval.states.protocol import Builder, Header, Source, State, Totals
     from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
@@ -109,7 +109,7 @@ class Grouped(Small):
         totals: Totals = self.total().totals()
         return totals
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Header:
         """The inner spec and the key."""
         inner = self.spec.inner
         fields = {"kind": inner.kind, "version": inner.version, "spec": asdict(inner)}

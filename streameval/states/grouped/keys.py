@@ -123,7 +123,7 @@ class By:
             raise ValueError(f"{name!r} is not the name of a slice by {', '.join(self.columns)}")
         return values
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, list[str]]:
         """The key as plain JSON values."""
         return {"by": list(self.columns)}
 
@@ -232,7 +232,7 @@ class Blocks:
     def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
         """Do nothing: the number of blocks is the user's choice."""
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, str | int | None]:
         """The key as plain JSON values."""
         return {"unit": self.unit, "count": self.count}
 

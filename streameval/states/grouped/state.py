@@ -25,10 +25,10 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from streameval.budget import Budget
-    from streameval.states.protocol import Builder, Spec, StoredSpec
+    from streameval.states.protocol import Builder, Header, Spec, StoredSpec
 
 INNER: dict[str, type[Spec]] = {
     spec.kind: spec for spec in (ScoreSpec, HistogramSpec, BlockSpec, ClusterSpec, ContingencySpec)
@@ -123,7 +123,7 @@ class GroupedSpec(SplitSpec):
             return DenseGroups(self, {})
         return BlockedClusters.empty(self) if self._by_cluster else TaggedGroups.empty(self)
 
-    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> Grouped:
+    def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> Grouped:
         """The state that `Grouped.to_arrow` wrote.
 
         Raises

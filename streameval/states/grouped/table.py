@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from streameval.states.protocol import StoredSpec
     from streameval.typing import Array
 
+    Value = bool | int | float | Decimal | str | bytes | None
+
 
 def inner_facts(inner: StoredSpec) -> dict[str, list[float]]:
     """Facts of an empty group, lists of numbers by their name in the inner header."""
@@ -299,7 +301,7 @@ def framed(texts: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(lengths, texts, binary(b":"))
 
 
-_VALUES: dict[bytes, Callable[[bytes], Any]] = {
+_VALUES: dict[bytes, Callable[[bytes], Value]] = {
     b"n": lambda _: None,
     b"b": lambda text: text == b"true",
     b"i": int,
@@ -311,6 +313,6 @@ _VALUES: dict[bytes, Callable[[bytes], Any]] = {
 }
 
 
-def value_of(text: bytes) -> Any:
+def value_of(text: bytes) -> Value:
     """The value of a tagged text."""
     return _VALUES[text[:1]](text[1:])

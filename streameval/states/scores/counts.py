@@ -46,6 +46,7 @@ from streameval.states.scores.weights import added, in_units, rounded_sides, uni
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from streameval.states.protocol import Header
     from streameval.typing import Array
 
 
@@ -107,7 +108,7 @@ class ScoreSpec(MissingScores):
         wide = kernels.buckets_f8 if self.type == "f8" else lambda keys: kernels.buckets_i8(keys, flip)
         return Packing(self.layout, wide)
 
-    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ScoreCounts:
+    def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> ScoreCounts:
         """The state of the packed table that `ScoreCounts.to_arrow` wrote."""
         nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
         return ScoreCounts(self, KeyedCounts(self.layout, tuple(self.packing.segments(batches, budget))), **nan)
@@ -304,7 +305,7 @@ class ScoreCounts(PlainState):
         """Bytes in memory; spilled bytes do not count."""
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Header:
         """The spec and the missing scores, as JSON values."""
         return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist(), "nan_weights": self.nan_weights.tolist()}
 

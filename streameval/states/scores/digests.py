@@ -23,7 +23,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,9 +35,10 @@ from streameval.states.scores.draws import BinsSpec, Draws, GroupedBins, SampleS
 from streameval.states.scores.quantile_sketch import FINE, QuantileSketch, QuantileSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streameval.budget import Budget
+    from streameval.states.protocol import Header
     from streameval.typing import Array
 
 COMPRESSION = 200
@@ -73,9 +74,7 @@ class DigestsSpec(SampleSpec):
         """The empty state."""
         return SampledDigests(self)
 
-    def from_arrow(
-        self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
-    ) -> SampledDigests:
+    def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> SampledDigests:
         """The state that `SampledDigests.to_arrow` wrote; raises `ValueError` if the table is damaged."""
         table = pa.Table.from_batches(batches, self.schema)
         columns = [table.column(name).to_numpy() for name in self.schema.names]
@@ -284,7 +283,7 @@ class SampledDigests(Small):
         """Bytes in memory."""
         return object.__sizeof__(self) + sum(column.nbytes for column in self.unordered)
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Header:
         """The spec, the infinite scores, and the numbers of rows seen and missing, as JSON values."""
         names = [name for name in _FACTS if self.spec.weighted or name != "infinite_weight"]
         return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in names}

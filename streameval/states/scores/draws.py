@@ -20,7 +20,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,9 +35,10 @@ from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
 from streameval.states.scores.types import MissingScores, float_limit, numbers, refuse_nan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from streameval.budget import Budget
+    from streameval.states.protocol import Header
     from streameval.typing import Array
 
 FILL = 1 << 20  # number of drawn scores that are sorted together
@@ -198,7 +199,7 @@ class GroupedBins:
     counted: bool = True
 
 
-def facts(header: Mapping[str, Any]) -> dict[str, Array]:
+def facts(header: Header) -> dict[str, Array]:
     """The arrays that a header stores besides the spec."""
     return {
         name: np.array(values, np.float64 if name == "infinite_weight" else np.int64)
@@ -255,7 +256,7 @@ class BinsSpec(SampleSpec):
         ends = np.full(shape[1], np.inf), np.full(shape[1], -np.inf)
         return SampledBins(self, np.zeros(shape, np.int64), *ends, np.zeros(shape) if self.weighted else None)
 
-    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> SampledBins:
+    def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> SampledBins:
         """The state that `SampledBins.to_arrow` wrote."""
         table = pa.Table.from_batches(batches, self.schema).combine_chunks()
         empty = self.empty()
@@ -350,7 +351,7 @@ class SampledBins(Small):
         """Bytes in memory."""
         return object.__sizeof__(self) + sum(array.nbytes for array in (*self.cells(), self.low, self.high))
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Header:
         """The spec and the numbers of rows seen and missing, as JSON values."""
         spec = asdict(self.spec) | {"edges": list(self.spec.edges)}
         return {"spec": spec, "seen": self.seen.tolist(), "nan_rows": self.nan_rows.tolist()}

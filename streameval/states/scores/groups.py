@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Interval
+    from streameval.states.protocol import Header
     from streameval.typing import Array
 
 _SHORT = {"f4", "i4"}  # types of scores with 32-bit rank keys
@@ -119,7 +120,7 @@ class GroupScoreSpec(MissingScores):
         none: dict[str, Any] = {name: KeyedCounts(layout) for name, layout in self.layouts.items()}
         return GroupScores(self, **none)
 
-    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> GroupScores:
+    def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> GroupScores:
         """The state that `GroupScores.to_arrow` wrote."""
         builder = _GroupScoreBuilder(self, budget, SLAB // 4, counted=True)
         words = [field.name for field in self.schema if field.type == pa.uint64()]
@@ -363,7 +364,7 @@ class GroupScores(PlainState):
         """Bytes in memory; spilled bytes do not count."""
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Header:
         """The spec and the missing scores."""
         return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist()}
 

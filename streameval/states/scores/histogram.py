@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial, reduce
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -42,9 +42,10 @@ from streameval.states.scores.types import MissingScores, decode, float_limit, n
 from streameval.states.scores.weights import add_sides, added, in_units, rounded_sides, two_sums, unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator
 
     from streameval.budget import Budget
+    from streameval.states.protocol import Header
     from streameval.states.scores.counts import ScoreCounts, ScoreSpec
     from streameval.typing import Array
 
@@ -106,9 +107,7 @@ class HistogramSpec(MissingScores):
         """The empty state."""
         return ScoreHistogram(self, np.empty(0, np.int64), np.empty((3, 0), np.int64), *np.empty((2, 0, 2)))
 
-    def from_arrow(
-        self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
-    ) -> ScoreHistogram:
+    def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> ScoreHistogram:
         """The state that `ScoreHistogram.to_arrow` wrote; raises `ValueError` if the table is damaged."""
         table, sums = np.zeros((3, BINS), np.int64), np.zeros((BINS if self.weighted else 0, 2))
         for batch in batches:
@@ -262,7 +261,7 @@ class ScoreHistogram(Small):
         none = Totals(0, 0, 0.0, 0.0, self.spec.weighted)
         yield ScorePart(n, p, none, total, ends, only == MIXED, counts=counts, type=self.spec.type)
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Header:
         """The spec and the missing scores, as JSON values."""
         return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist(), "nan_weights": self.nan_weights.tolist()}
 

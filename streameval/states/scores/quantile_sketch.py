@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tdigest import TDigest
 
     from streameval.budget import Budget
+    from streameval.states.protocol import Header
     from streameval.typing import Array, ArrayLike
 
 FINE = 4  # a stored centroid spans at most 1/FINE of a k₁ unit
@@ -503,7 +504,7 @@ class QuantileSketch(Small):
         """Bytes in memory."""
         return object.__sizeof__(self) + self.mean.nbytes + self.weight.nbytes + self.single.nbytes
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Header:
         """The spec, the extremes, and the counts of infinities and NaN, as JSON values."""
         return {"spec": asdict(self.spec)} | {name: getattr(self, name) for name in _FACTS}
 
