@@ -136,7 +136,7 @@ def write_index(folder: Path, options: Mapping[str, object], schema: pa.Schema |
         (folder / name).unlink(missing_ok=True)
 
 
-def read_index(folder: Path) -> tuple[dict[str, Any], pa.Schema | None, list[str]]:
+def read_index(folder: Path) -> tuple[dict[str, object], pa.Schema | None, list[str]]:
     """The options, the schema of the batches (None before the first), and the names of the state files.
 
     Raises
@@ -313,7 +313,7 @@ class Accumulator:
                 self._states = {spec: states[spec].merge(state) for spec, state in added.items()}
             return self
 
-    def _held(self) -> tuple[dict[str, Any], pa.Schema | None, dict[Any, Any]]:
+    def _held(self) -> tuple[dict[str, object], pa.Schema | None, dict[Spec, State]]:
         """Options, types and states."""
         with self._lock:
             self._check()
