@@ -124,7 +124,7 @@ def _refuse_other_quantities(
             )
 
 
-def _estimates(side: Any, name: str) -> dict[tuple[str, str | None], Estimated]:
+def _estimates(side: object, name: str) -> dict[tuple[str, str | None], Estimated]:
     """The results of an evaluation with their replicates, by metric and column."""
     if not isinstance(side, Evaluation):
         raise OptionError(f"{name} is of type {type(side).__name__}, not an evaluation: give what evaluate returns")

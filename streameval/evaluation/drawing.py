@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Entry, Metric
     from streameval.metrics.resampling import Exact, Resampled
     from streameval.results import Curve, Distribution
-    from streameval.states.protocol import State
+    from streameval.states.protocol import Source, State
+
+    Threshold = float | Mapping[str, float]  # as the option has it
 
 
 BANDED = ("roc", "precision_recall", "gain", "lift")  # curves that lie between 0 and 1 and have replicates
@@ -44,7 +46,7 @@ def _metrics_of(kinds: Sequence[CurveKind], threshold: float) -> list[Metric]:
 
 
 def _draw(
-    kinds: Sequence[CurveKind], state: Any, of: str, threshold: float, values: Mapping[Metric, Any]
+    kinds: Sequence[CurveKind], state: Source, of: str, threshold: float, values: Mapping[Metric, Any]
 ) -> list[Curve | None]:
     """The curves of these kinds from the values of their metrics; None where a curve is not defined."""
     curves: list[Curve | None] = []
@@ -57,7 +59,7 @@ def _draw(
 
 
 def curves_of(
-    engine: Engine, states: Mapping[tuple[str, str], State], kinds: Sequence[CurveKind], aul_threshold: Any
+    engine: Engine, states: Mapping[tuple[str, str], State], kinds: Sequence[CurveKind], aul_threshold: Threshold
 ) -> list[Curve]:
     """The curves of these kinds of all columns, kind by kind; those that are not defined are left out.
 
@@ -85,7 +87,7 @@ def with_bands(
     states: Mapping[tuple[str, str], State],
     curves: Sequence[Curve],
     resampled: Mapping[tuple[str, str], Resampled],
-    aul_threshold: Any,
+    aul_threshold: Threshold,
     level: float,
 ) -> list[Curve]:
     """The curves, with pointwise sampling intervals where there are replicates: from the curves without each block.
@@ -138,7 +140,7 @@ def _banded(curves: Sequence[Curve], split: Resampled, aul_threshold: float, lev
     kinds, of = [curve_kind(curve.name) for curve in curves], str(curves[0].of)
     metrics = _metrics_of(kinds, aul_threshold)
 
-    def draw(state: Any) -> list[Curve | None]:
+    def draw(state: Source | None) -> list[Curve | None]:
         if state is None:
             return [None] * len(kinds)
         drawn = kinds[0].drawn(state)
@@ -216,7 +218,7 @@ class Drawing(Tables, LookUp):
         curve = kind.make(values, state, column, threshold)
         return self._banded(engine, [curve])[0] if slice is None else replace(curve, of=f"{column}{slice_name(slice)}")
 
-    def _state_of(self, slice: Mapping[str, Any], family: str, column: str) -> Any:
+    def _state_of(self, slice: Mapping[str, Any], family: str, column: str) -> State:
         """The state of a column in a slice."""
         there = any(same_slice(one.slice, slice) for one in self.results if one.slice)
         if there and self._sliced is None:

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from streameval.states.contingency.cells import Watcher
     from streameval.states.contingency.summary import Summary
     from streameval.states.grouped.groups import Grouped
+    from streameval.states.grouped.keys import Group
+    from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.protocol import Spec, State
     from streameval.states.scores.blocks import BlockCounts
 
@@ -359,7 +361,7 @@ class Family(ABC):
         """The rows that the metrics of a state cover."""
 
     def slice_states(
-        self, engine: Engine, request: MetricRequest, grouped: Grouped, groups: Sequence[Any]
+        self, engine: Engine, request: MetricRequest, grouped: Grouped, groups: Sequence[Group]
     ) -> list[State]:
         """Some slices of a sliced state, for `finalize_states`; one sweep may compute what they need."""
         states: list[State] = grouped.several(groups, engine.budget, engine.each)
@@ -415,11 +417,13 @@ class Contingency(Family):
         )
         return Counted(total.rows, total.pos, dropped)
 
-    def slice_states(self, engine: Engine, request: MetricRequest, grouped: Any, groups: Sequence[Any]) -> list[State]:
+    def slice_states(
+        self, engine: Engine, request: MetricRequest, grouped: Grouped, groups: Sequence[Group]
+    ) -> list[State]:
         """The tables of some slices; small ones come summarised."""
         if not request.metrics or assignment_cells(request.metrics) is not None:
             return super().slice_states(engine, request, grouped, groups)
-        return tables(grouped, groups, engine.each, engine.budget)
+        return tables(cast("TaggedGroups", grouped), groups, engine.each, engine.budget)
 
 
 MIN_WEIGHT_RATIO = 1e-300  # least ratio of the weights of the two classes; below it, products leave float64
@@ -558,11 +562,11 @@ def finalize_states(engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
     return [_scalars(metrics, row) for (_, metrics), row in zip(jobs, values, strict=True)]
 
 
-def _scalars(metrics: Sequence[Metric], values: Sequence[Any]) -> list[Scalar]:
+def _scalars(metrics: Sequence[Metric], values: Sequence[Scalar | float]) -> list[Scalar]:
     return [scalar(metric, value) for metric, value in zip(metrics, values, strict=True)]
 
 
-def scalar(metric: Metric, value: Any) -> Scalar:
+def scalar(metric: Metric, value: Scalar | float) -> Scalar:
     """Wrap a value as a `Scalar`; a user-defined metric may return a plain number."""
     return value if isinstance(value, Scalar) else Scalar.certain(metric.name, float(value))
 

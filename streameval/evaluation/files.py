@@ -282,7 +282,7 @@ def shared(wanted: Sequence[MetricRequest], request: Request, schema: pa.Schema)
     return [_labelled(w, specs) if w.spec in specs else w for w in wanted]
 
 
-def _labelled(wanted: MetricRequest, specs: Collection[Any]) -> MetricRequest:
+def _labelled(wanted: MetricRequest, specs: Collection[Spec]) -> MetricRequest:
     """The request with labels in its table, if the clusters of its rows are among the specs."""
     spec = wanted.spec
     if not isinstance(spec, ContingencySpec) or spec.nulls != "error" or assignment_cells(wanted.metrics) is not None:

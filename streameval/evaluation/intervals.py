@@ -12,7 +12,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.slices import Swept
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampling import Resampled
+    from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import By
     from streameval.states.protocol import Spec, State
     from streameval.typing import Array
@@ -88,12 +89,12 @@ def folded_specs(
 
 
 def sliced_blocks(
-    requests: Sequence[MetricRequest], folded: Mapping[Spec, Any], resampling: Resampling, key: By
-) -> dict[Spec, Any]:
+    requests: Sequence[MetricRequest], folded: Mapping[Spec, State], resampling: Resampling, key: By
+) -> dict[Spec, Grouped]:
     """The block counts of the slices of a slicing, by the specs of the counts of all rows."""
     blocks = (w.spec for w in block_requests(requests, resampling) if isinstance(w.spec, BlockSpec))
     split = {spec: GroupedSpec(spec, key) for spec in blocks}
-    return {spec: folded[grouped] for spec, grouped in split.items() if grouped in folded}
+    return {spec: cast("Grouped", folded[grouped]) for spec, grouped in split.items() if grouped in folded}
 
 
 def finalized(
@@ -180,7 +181,7 @@ def _replicated(
     state: State,
     values: Sequence[Scalar],
     source: Resampled | str,
-    exact: Callable[[Sequence[Metric]], list[Any]],
+    exact: Callable[[Sequence[Metric]], list[Scalar]],
 ) -> list[Estimate]:
     """The values with their replicates from a source, or without, for the reason that is in its place."""
     if not isinstance(source, str) and all(math.isnan(value.value) for value in values):
@@ -204,13 +205,13 @@ def _of_samples(
     return replaced
 
 
-def _blocks(request: MetricRequest, folded: Mapping[Spec, State], resampling: Resampling) -> Any:
+def _blocks(request: MetricRequest, folded: Mapping[Spec, State], resampling: Resampling) -> State | None:
     """The state of blocks that the intervals of a state need; None if there is none."""
     blocks = request.blocks(resampling)
     return None if blocks is None else folded.get(blocks.spec)
 
 
-def _exact(engine: Engine, state: State, known: Mapping[Metric, Any], metrics: Sequence[Metric]) -> list[Any]:
+def _exact(engine: Engine, state: State, known: Mapping[Metric, Scalar], metrics: Sequence[Metric]) -> list[Scalar]:
     """Further metrics of the exact state."""
     missing = [metric for metric in metrics if metric not in known]
     values = dict(zip(missing, in_rounds(engine.finalize, [(state, missing)])[0], strict=True)) if missing else {}

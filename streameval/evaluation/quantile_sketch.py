@@ -23,6 +23,8 @@ from streameval.states.scores.types import score_type
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pyarrow.compute import Expression
+
     from streameval.evaluation.files import Forecast
     from streameval.scan import Scan
 
@@ -190,7 +192,7 @@ def _sketch(files: Files, *, positive: bool = False) -> QuantileSketch:
     return replace(state, spec=QuantileSpec(compression=spec.compression))  # mergeable with sketches of any column
 
 
-def _of_class(found: Scan, label: LabelSpec, *, positive: bool) -> Any:
+def _of_class(found: Scan, label: LabelSpec, *, positive: bool) -> Expression:
     """The condition that a row has a label of one class."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streameval.report.evaluation import Evidence
     from streameval.report.values import Meaning
     from streameval.results import Judgement, Scalar
+    from streameval.states.protocol import State
 
 
 _WORST = 5  # clusters and classes in each table of a page
@@ -84,7 +85,7 @@ class Evaluation(Drawing, Saved):
     results: tuple[Scalar, ...]
     dropped: tuple[tuple[str, int], ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
-    _states: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
+    _states: dict[tuple[str, str], State] = field(default_factory=dict, repr=False, compare=False)
     _engine: Engine | None = field(default=None, repr=False, compare=False)
     _threshold: Any = field(default=1, repr=False, compare=False)
     options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -251,7 +252,7 @@ class CachedEstimates(Sequence["Estimated"]):
     def __getitem__(self, index: int) -> Estimated: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Estimated]: ...
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | slice) -> Estimated | Sequence[Estimated]:
         return self._again().estimates[index]
 
     def __len__(self) -> int:

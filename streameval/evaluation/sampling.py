@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streameval.engine.fold import Folded
 from streameval.errors import OptionError
@@ -107,7 +107,7 @@ class Sampling:
 
     def fold(
         self, found: Scan, plan: Plan, wanted: Mapping[DigestsSpec, Sequence[Metric]], read: Reader
-    ) -> tuple[Folded, dict[DigestsSpec, tuple[Any, tuple[AgcApprox, ...]]]]:
+    ) -> tuple[Folded, dict[DigestsSpec, tuple[DigestsSpec | BinsSpec, tuple[AgcApprox, ...]]]]:
         """Make all passes over the data.
 
         Parameters

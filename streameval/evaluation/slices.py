@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from streameval.evaluation.families import MetricRequest, finalize, finalize_states, scalar, weight_problem
 from streameval.metrics.protocol import Metric
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.evaluation.slicing import Slicing
-    from streameval.states.grouped.keys import By
-    from streameval.states.protocol import State
+    from streameval.states.grouped.group_sweep import SweptGroup
+    from streameval.states.grouped.groups import Grouped
+    from streameval.states.grouped.keys import By, Group
+    from streameval.states.grouped.tagged import TaggedGroups
+    from streameval.states.protocol import Spec, State
+
+    Named = dict[str, Any]  # the values of a slice by column
 
 _CHUNK = 64  # slices that are finalized together
 
@@ -40,22 +45,22 @@ class SlicedStates:
 
     engine: Engine
     slicing: Slicing
-    states: Mapping[Any, Any]
+    states: Mapping[Spec, State]
     requests: Sequence[MetricRequest]
 
     @cached_property
-    def _named(self) -> dict[tuple[By, Any], dict[str, Any]]:
+    def _named(self) -> dict[tuple[By, Group], Named]:
         return {}
 
-    def named(self, key: By, group: Any) -> dict[str, Any]:
+    def named(self, key: By, group: Group) -> Named:
         """The values of a slice by column, one object for all of its results."""
         return self._named.setdefault((key, group), dict(zip(key.columns, group, strict=True)))
 
-    def grouped(self, request: MetricRequest, key: By) -> Any:
+    def grouped(self, request: MetricRequest, key: By) -> Grouped:
         """The state of a request by the groups of a slicing."""
         return self.slicing.grouped(self.states, request.spec, key)
 
-    def state(self, family: str, of: str, slice: Mapping[str, Any]) -> Any:
+    def state(self, family: str, of: str, slice: Mapping[str, Any]) -> State | None:
         """The state of a column in a slice; None if there is no such slice."""
         request = next(w for w in self.requests if (w.group, w.of) == (family, of))
         for key in self.slicing.keys:
@@ -95,11 +100,11 @@ def _finalized(
     sliced: SlicedStates,
     key: By,
     request: MetricRequest,
-    groups: Sequence[Any],
-    swept: Mapping[Any, _SliceResult] | None,
+    groups: Sequence[Group],
+    swept: Mapping[Group, _SliceResult] | None,
     *,
     weighted: bool,
-) -> Mapping[Any, _SliceResult]:
+) -> Mapping[Group, _SliceResult]:
     """The results of a request in some slices; those that no sweep has finalized are finalized some at a time.
 
     A slice may have rows in some states only: without a label a row has a class, but is in no lift curve.
@@ -109,9 +114,9 @@ def _finalized(
     if not missing:
         return results
     grouped = sliced.grouped(request, key)
-    cut: dict[Any, int] = {}
+    cut: dict[Group, int] = {}
     if swept is None and request.metrics and request.family.sweep_metrics:
-        sweep = ClusterSweep.of(grouped, engine.budget)
+        sweep = ClusterSweep.of(cast("TaggedGroups", grouped), engine.budget)
         [[rows_by_name]] = engine.finalize([(sweep, list(request.family.sweep_metrics))])
         cut = {key.group(name): rows for name, rows in rows_by_name.items()}
     for start in range(0, len(missing), _CHUNK):
@@ -126,7 +131,7 @@ def _finalized(
 
 
 def _result(
-    request: MetricRequest, state: Any, values: Iterable[Scalar], named: dict[str, Any] | None, cut: int | None
+    request: MetricRequest, state: State | SweptGroup, values: Iterable[Scalar], named: Named | None, cut: int | None
 ) -> _SliceResult:
     """The rows of all rows or of a slice, and the results; `cut` are rows in clusters that other slices share."""
     counted = request.family.counted(request, state)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.grouped.groups import Grouped
-    from streameval.states.protocol import Spec
+    from streameval.states.protocol import Spec, State
 
 _REMEDY = (
     "slice by a column of fewer values, keep some with where (--where), take the mean over them (--mean-over), or "
@@ -112,12 +112,11 @@ class Slicing:
         """The specs to fold instead of these."""
         return tuple(GroupedSpec(spec, key) for key in self.keys for spec in specs) if self.keys else tuple(specs)
 
-    def grouped(self, states: Mapping[Any, Any], spec: Any, key: By) -> Grouped:
+    def grouped(self, states: Mapping[Spec, State], spec: Spec, key: By) -> Grouped:
         """The state of a slicing."""
-        grouped: Grouped = states[GroupedSpec(spec, key)]
-        return grouped
+        return cast("Grouped", states[GroupedSpec(spec, key)])
 
-    def overall_states(self, states: Mapping[Any, Any], specs: Sequence[Any], budget: Budget) -> dict[Any, Any]:
+    def overall_states(self, states: Mapping[Any, Any], specs: Sequence[Spec], budget: Budget) -> dict[Spec, State]:
         """The states of all rows, by their inner specs; some are derived from the state that holds their rows."""
         if not self.keys:
             derived = {spec.traits.derived: state for spec, state in states.items()}
@@ -125,7 +124,9 @@ class Slicing:
         for key in self.keys:
             grouped = self.grouped(states, specs[0], key)
             key.check(len(grouped.groups()), grouped.named.values)
-        return {spec: self.grouped(states, spec, self.keys[0]).total(budget) for spec in dict.fromkeys(specs)}
+        return {
+            spec: cast("State", self.grouped(states, spec, self.keys[0]).total(budget)) for spec in dict.fromkeys(specs)
+        }
 
 
 def _refuse_unknown_zone(field: pa.Field, name: str) -> None:

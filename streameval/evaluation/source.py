@@ -148,7 +148,7 @@ def _is_label(one: ColumnFacts) -> bool:
     return one.kind == "bool" or (_has_name(one, "label", "target", "class", "spam") and (one.low, one.high) == (0, 1))
 
 
-def _text(end: Any) -> Any:
+def _text(end: object) -> Any:
     if isinstance(end, float):
         return f"{end + 0.0:.6g}"
     return end if end is None or isinstance(end, bool | int | str) else str(end)

@@ -42,11 +42,11 @@ class Tables:
 
     results: tuple[Scalar, ...]
     source: Source
-    _states: Mapping[tuple[str, str], Any]
+    _states: Mapping[tuple[str, str], State]
     _engine: Engine | None
     _threshold: Any
 
-    def _counts(self, family: str, of: str | None, what: str, default: str = "") -> tuple[Engine, str, Any]:
+    def _counts(self, family: str, of: str | None, what: str, default: str = "") -> tuple[Engine, str, State]:
         """The engine, the requested or only column of a family, and its state.
 
         `what` is the table and `default` the metric that builds its state; messages name both.

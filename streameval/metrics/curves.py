@@ -17,7 +17,7 @@ import math
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -40,9 +40,11 @@ if TYPE_CHECKING:
     from streameval.metrics.scores.calibration.cumulative import Fit
     from streameval.metrics.scores.calibration.reliability import Cell
     from streameval.results import Scalar
-    from streameval.states.protocol import State
+    from streameval.states.protocol import Source
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
+
+    S = TypeVar("S", bound=Source)
 
 MAX_POINTS = 10_000
 _SLOTS = 4_000  # cells by recall, as many by false positive rate, at most a quarter as many by log rank
@@ -77,7 +79,7 @@ class ScorePath(Metric):
         kept, true, false = thin(part.n, part.p, before.n, before.p, N, P, self.slots)
         return Path(true, false, part.ends(kept)[0])
 
-    def combine(self, partials: Sequence[Path], state: State) -> Path:
+    def combine(self, partials: Sequence[Path], state: Source) -> Path:
         """The paths of all parts, thinned once more where they meet."""
         if not partials:
             return Path(*np.empty((3, 0)))
@@ -103,19 +105,19 @@ class AllSizes(Metric):
         """The table of one part."""
         return part
 
-    def combine(self, partials: Sequence[SizeTable], state: State) -> SizeTable:
+    def combine(self, partials: Sequence[SizeTable], state: Source) -> SizeTable:
         """The table of all, with estimated positives where some rows have no label."""
         return SizeTable.union(partials).estimated
 
 
-def _check(name: str, state: State, made: object) -> None:
+def _check(name: str, state: Source, made: object) -> None:
     """Raise `OptionError` if the probabilities are not defined."""
     reason = missing([], state) or (None if made else OUTSIDE)
     if reason:
         raise OptionError(f"the {name} curve of {state.spec.column!r} is not defined: {reason}")
 
 
-def _facts(state: State) -> dict[str, Any]:
+def _facts(state: Source) -> dict[str, Any]:
     """The fields of a curve that describe its rows."""
     total = state.totals()
     P, size = (math.ldexp(float(side), total.unit) for side in (total.p, total.n + total.p))
@@ -125,7 +127,7 @@ def _facts(state: State) -> dict[str, Any]:
 # Curves take the values of their metrics, the state, its column and the threshold of `aul`, and may be undefined.
 
 
-def _score_curve(name: str, values: tuple[Path, Scalar, Scalar], state: State, *_: object) -> Curve:
+def _score_curve(name: str, values: tuple[Path, Scalar, Scalar], state: Source, *_: object) -> Curve:
     """A named curve of a score, from its path and the areas of the ROC and the precision-recall curve."""
     (path, roc, precision), total = values, state.totals()
     N, P = float(total.n), float(total.p)
@@ -143,7 +145,7 @@ def _score_curve(name: str, values: tuple[Path, Scalar, Scalar], state: State, *
     return Curve(name, x=x, y=y, thresholds=thresholds, area=area, exact=exact, **_facts(state))
 
 
-def _lift_curve(values: tuple[SizeTable, Scalar], _: State, of: str, threshold: float) -> Curve:
+def _lift_curve(values: tuple[SizeTable, Scalar], _: Source, of: str, threshold: float) -> Curve:
     """The lift curve of a size table: for each size the first and the last of its clusters.
 
     x is the share of points in clusters at least as large, y the expected positives over the assumed height.
@@ -162,7 +164,7 @@ def _lift_curve(values: tuple[SizeTable, Scalar], _: State, of: str, threshold: 
     return Curve("lift", of, xs, ys, sizes, area.value, positives=float(positives.sum()), rows=float(points))
 
 
-def _purity_curve(values: tuple[SizeTable], _: State, of: str, *__: object) -> Bins:
+def _purity_curve(values: tuple[SizeTable], _: Source, of: str, *__: object) -> Bins:
     """The share of positives by cluster size: 1, 2 to 3, 4 to 7, and so on.
 
     x is the mean size of the clusters of a bin.
@@ -191,7 +193,7 @@ def _purity_curve(values: tuple[SizeTable], _: State, of: str, *__: object) -> B
 
 
 def _reliability_curve(
-    bins: ReliabilityBins, values: tuple[Mapping[int, Cell], Scalar], state: State, *_: object
+    bins: ReliabilityBins, values: tuple[Mapping[int, Cell], Scalar], state: Source, *_: object
 ) -> Reliability:
     """The reliability curve of bins, from their contents and their expected calibration error."""
     cells, error = values
@@ -232,7 +234,7 @@ def _wilson(share: Array, rows: Array) -> tuple[Array, Array]:
     return np.where(share > 0, middle - half, 0.0), np.where(share < 1, middle + half, 1.0)
 
 
-def _corp_curve(values: tuple[Fit | None, Scalar], state: State, *_: object) -> Curve:
+def _corp_curve(values: tuple[Fit | None, Scalar], state: Source, *_: object) -> Curve:
     """The isotonic fit: the lowest and the highest score of each block, both with the block's share of positives.
 
     A line connects each block with the next. There are at most 10,000 points, evenly spaced along the curve.
@@ -278,10 +280,10 @@ class CurveKind:
     family: str
     default: str
     metrics: Callable[[float], Sequence[Metric]]
-    make: Callable[[Any, State, str, float], Curve]
+    make: Callable[[Any, Source, str, float], Curve]
     point: str = ""
 
-    def drawn(self, state: State) -> State:
+    def drawn(self, state: S) -> S:
         """The state behind the curve: that of a score without its missing scores."""
         return state if self.family == "cluster" else numbers_only(state)
 

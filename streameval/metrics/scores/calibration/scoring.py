@@ -38,7 +38,7 @@ from streameval.states.scores.parts import leading
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.states.protocol import State
+    from streameval.states.protocol import Source, State
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -192,7 +192,7 @@ class _Binned(NamedTuple):
     bins: Bins
 
 
-def missing(partials: Sequence[object], state: State) -> str | None:
+def missing(partials: Sequence[object], state: Source) -> str | None:
     """Why a metric of probabilities is undefined; None if it is defined."""
     measure = state.totals()
     if not measure.rows:
