@@ -354,3 +354,73 @@ def test_two_columns_where_there_is_one_are_refused(few_rows: str, words: tuple[
     assert "must be one value, not a list" in run(verb, few_rows, "--config", str(config)).stderr
     config.write_text('score = "s"\nlabel = "label"\nby = "id"\n')
     assert run(verb, few_rows, "--config", str(config), option, words[2], option, words[2]).exit_code in (0, 1)
+
+
+def test_csv_is_alone_on_stdout(store: str) -> None:
+    """The series as CSV takes the place of the table."""
+    done = run("history", store, "--metric", "aul", "--csv", "-")
+    assert done.stdout.splitlines()[0].startswith("partition,night_rows")
+    assert len(done.stdout.splitlines()) == 3
+    both = run("history", store, "--metric", "aul", "--csv", "-", "--json", "-")
+    assert (both.exit_code, both.stdout) == (2, "")
+    assert "--json - and --csv - cannot both print to stdout" in both.stderr
+
+
+def test_a_failed_rule_is_told_on_stderr_where_there_is_no_table(store: str) -> None:
+    """Status 3 and the reason, also when stdout is JSON or nothing."""
+    words = ["check", store, "--rule", "aul >= 2", "--rule", "aul >= 0"]
+    table, quiet, as_json = run(*words), run(*words, "--quiet"), run(*words, "--json", "-")
+    assert [done.exit_code for done in (table, quiet, as_json)] == [3, 3, 3]
+    assert len(table.stdout.splitlines()) == 3
+    assert (table.stderr, quiet.stdout) == ("", "")
+    assert quiet.stderr == as_json.stderr == table.stdout.splitlines()[0] + "\n"
+
+
+@pytest.mark.parametrize("asked", [("--metric", "agc"), ("--rule", "rows > 0"), ("--plan",), ("--out", "a.json")])
+def test_more_than_columns_cannot_be_had_without_one(asked: tuple[str, ...], tmp_path: Path, monkeypatch) -> None:
+    """Columns are listed, but status 2 says that what was asked for is missing."""
+    monkeypatch.chdir(tmp_path)
+    done = run("evaluate", DATA, *asked)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "nothing to evaluate" in done.stderr
+    assert "score_lr" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_differ_are_told_apart(tmp_path: Path) -> None:
+    """Types that differ are all named; a column of some files counts their rows; a damaged footer is named."""
+    pq.write_table(pa.table({"label": [True, None], "a": [1, 2]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"label": [True, False], "a": [1.5, 2.5], "b": ["x", "y"]}), tmp_path / "2.parquet")
+    told = json.loads(run("evaluate", tmp_path, "--json", "-").stdout)
+    facts = {one["column"]: one for one in told["columns"]}
+    assert (facts["a"]["type"], facts["a"]["low"]) == ("int64 or double", None)
+    assert (facts["label"]["nulls"], facts["b"]["rows"], facts["b"]["high"]) == (1, 2, "y")
+    (tmp_path / "3.parquet").write_bytes(b"nothing")
+    done = run("evaluate", tmp_path)
+    assert (done.exit_code, "3.parquet: cannot be read" in done.stderr) == (1, True), done.stderr
+
+
+def test_every_verb_reads_its_config_file(few_rows: str, tmp_path: Path) -> None:
+    """Simulations and stores as well; required options may stand in the file."""
+    config, store = tmp_path / "options.toml", str(tmp_path / "store")
+    config.write_text("rows = 50\npartitions = 2\nquiet = true\n")
+    assert run("simulate", str(tmp_path / "out"), "--config", str(config)).exit_code == 0
+    assert len(list((tmp_path / "out").glob("night=*"))) == 2
+    config.write_text('score = ["s", "t"]\ntruncate = [0.5]\n')
+    assert run("update", store, few_rows, "--config", str(config)).exit_code == 0
+    config.write_text('score = "t"\nmetric = "agc@0.5"\n')
+    shown = json.loads(run("show", store, "--config", str(config), "--json", "-").stdout)
+    assert shown == evaluate(few_rows, score="t", metrics="agc@0.5", truncate=0.5).to_dict()
+    config.write_text('rule = "roc_auc[s] >= 1.1"\n')
+    assert run("check", store, "--config", str(config)).exit_code == 3
+    config.write_text('column = "s"\nquantile = [0.5]\n')
+    assert "0.5" in run("sketch", few_rows, "--config", str(config)).stdout
+
+
+def test_a_bare_level_before_the_data_is_told_from_a_bad_level(few_rows: str) -> None:
+    """It takes the path for the level: the message says how to write it."""
+    found = run("evaluate", "--ci", few_rows, "--score", "s")
+    assert found.exit_code == 2
+    assert f"'{few_rows}' is not a number; write --ci 0.95, or put --ci last" in re.sub(r"\s+", " ", found.output)
+    assert run("evaluate", few_rows, "--score", "s", "--ci").exit_code == 0
+    assert run("evaluate", "--ci", "0.9", few_rows, "--score", "s").exit_code == 0

@@ -34,9 +34,14 @@ from streameval.engine import fold
 from streameval.engine.threads import map_tasks, tree
 from streameval.errors import OptionError, SpillError
 from streameval.kernels import jit
+from streameval.scan.pieces import Piece, TableSource
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
+from streameval.states.scores.blocks import BlockSpec
+from streameval.states.scores.counts import fold_arrays
+from streameval.store.files.location import Location
+from streameval.store.files.published import StateFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -475,3 +480,220 @@ def test_the_spill_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     assert memory.spill_directory() == tmp_path
+
+
+def test_freed_memory_is_given_back_once_states_fill_half_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it is kept for what follows: fresh memory is slow."""
+    given: list[int] = []
+    monkeypatch.setattr(memory, "give_back_freed", lambda: given.append(budget.resident))
+    budget = Budget(1_000_000, tmp_path)
+    held = [budget.hold(np.zeros(50_000))]
+    budget.release_spares()
+    assert given == []
+    held.append(budget.hold(np.zeros(20_000)))
+    budget.release_spares()
+    assert given == [560_000]
+    held.clear()
+    budget.release_spares()
+    assert given == [560_000]
+
+
+def test_freed_memory_is_given_back_where_the_process_has_grown_by_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And again once it has grown by another part of the limit, not where it only uses freed memory again."""
+    given: list[int] = []
+    taken = [5_000_000]
+    monkeypatch.setattr(memory, "process_memory", lambda: taken[-1])
+    monkeypatch.setattr(memory, "give_back_freed", lambda: given.append(taken[-1]))
+    budget = Budget(1_000_000, tmp_path)
+    for now in (5_000_000, 6_000_000, 6_000_001, 6_000_001, 6_020_000, 6_040_000, 6_040_000, 5_500_000, 6_001_000):
+        taken.append(now)
+        budget.relieve()
+    assert given == [6_000_001, 6_040_000, 6_001_000]
+
+
+def test_spare_arrays_stay_within_the_limit_and_go_before_states_are_spilled(tmp_path: Path) -> None:
+    """What builders give back is kept where states leave room, and counts while it is."""
+    budget = Budget(1_000_000, tmp_path)
+    first, second = np.zeros(50_000), np.zeros(50_001)
+    budget.give_back(first)
+    held = budget.hold(np.zeros(60_000))
+    budget.give_back(second)
+    assert budget.borrow(50_001, np.float64) is not second
+    assert budget.borrow(50_000, np.float64) is first
+    budget.give_back(first)
+    more = budget.hold(np.zeros(30_000))
+    assert budget.borrow(50_000, np.float64) is not first
+    assert held.resident
+    assert more.resident
+    assert not budget.spilled
+
+
+def test_borrowed_arrays_are_reused_for_nearly_equal_numbers_of_rows() -> None:
+    """Also if an error ended their use; small arrays are not kept."""
+    budget = Budget(1 << 24)
+    with pytest.raises(ZeroDivisionError), budget.borrowed(20_000, ((), np.int64), ((2,), np.uint64)) as first:
+        raise ZeroDivisionError
+    with budget.borrowed(20_001, ((), np.int64), ((2,), np.uint64)) as second:
+        assert [one is other for one, other in zip(first, second, strict=True)] == [True, True]
+        assert min(map(len, second)) >= 20_002
+    with budget.borrowed(1_000, ((2,), np.uint64)) as (small,):
+        assert small.shape == (1_001, 2)
+    assert budget._spare_bytes == sum(array.nbytes for array in first)
+
+
+def test_the_overhead_of_an_array_counts_as_long_as_it_lives_and_is_never_spilled(tmp_path: Path) -> None:
+    """The codes and starts of a segment stay in memory while its words are spilled."""
+    budget = Budget(1 << 20, tmp_path)
+    held = budget.hold(np.zeros(1 << 16), overhead=1 << 19)
+    assert budget.resident == (1 << 19) + (1 << 19)
+    other = budget.hold(np.zeros(1 << 15))
+    assert not held.resident
+    assert other.resident
+    assert budget.resident == (1 << 19) + (1 << 18)
+    del held
+    budget.hold(np.zeros(1))
+    assert budget.resident == (1 << 18) + 8
+
+
+@pytest.mark.parametrize("options", [{"cluster": "id"}, {"score": "score", "weight": "weight"}], ids=str)
+def test_slices_are_restored_within_the_budget_of_the_run(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups that were joined while folding get no budget of their own, which would be a quarter of the machine."""
+
+    def another(*_: object) -> None:
+        raise AssertionError("another budget")
+
+    monkeypatch.setattr("streameval.states.keyed.bucketed.Budget", another)
+    rows = 3_000
+    table = _table(rows).append_column("part", pa.array(np.arange(rows) % 30))
+    table = table.append_column("id", pa.array(np.arange(rows) % 700)).append_column("weight", pa.array(np.ones(rows)))
+    found = evaluate(table, **options, by="part", ci=0.9, memory="64MB", threads=1)
+    assert len({str(one.slice) for one in found.results}) == 31
+
+
+def test_what_tasks_reserve_adds_up(tmp_path: Path) -> None:
+    """Tasks of several threads reserve from one budget; each gives back its own part."""
+    budget = Budget(1_000_000, tmp_path)
+    with budget.reserved(300_000):
+        with budget.reserved(200_000):
+            assert budget.room == 500_000
+        assert budget.room == 700_000
+    assert budget.room == budget.limit
+
+
+def test_a_limit_too_low_to_compile_is_said_before(
+    fresh_loop: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once in a process, with the remedies; nothing is said where nothing is compiled, or the limit suffices."""
+    kept = [Budget(1 << 30, tmp_path)]
+    fresh_loop(1)
+    assert not caplog.records
+    kept.append(Budget(100 << 20, tmp_path))
+    fresh_loop(1)
+    assert not caplog.records
+    fresh_loop(1.5)
+    fresh_loop(1j)
+    [record] = caplog.records
+    assert "streameval.warm" in record.getMessage()
+    assert "--memory" in record.getMessage()
+
+
+@pytest.mark.parametrize("memory", ["32MiB", "256MiB", "4GiB"])
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_batches_take_a_share_of_the_budget(memory: str, threads: int) -> None:
+    """Rows of all threads, as read and as they are worked on, take a quarter of the limit, but for the least batch."""
+    schema = pa.schema({"label": pa.int8(), "score": pa.float64(), "weight": pa.float64()})
+    budget = Budget(parse_bytes(memory), threads=threads)
+    rows = fold.batch_rows(schema, fold.RUN_ROWS, budget)
+    row = 2 * (1 + 8 + 8) + fold._ROW_SCRATCH
+    assert rows == fold.LONG_BATCH_ROWS or threads * rows * row <= budget.limit // 4
+    assert rows == fold.BATCH_ROWS or (threads * (rows + 1) * row > budget.limit // 4)
+
+
+@pytest.mark.parametrize("memory", ["16MiB", "32MiB", "64MiB", "4GiB"])
+@pytest.mark.parametrize("length", [3, 36, 200])
+def test_short_texts_are_read_many_rows_at_a_time(length: int, memory: str, tmp_path: Path) -> None:
+    """As many as the budget has room for, up to 4 MiB of texts; each batch takes time, however small it is."""
+    table = pa.table({"label": [0, 1] * 100_000, "id": [f"{i % 1_000:0{length}d}" for i in range(200_000)]})
+    pq.write_table(table, tmp_path / "0.parquet", use_dictionary=False)
+    pieces = scan.plan(tmp_path, table.schema.names).pieces
+    budget = Budget(parse_bytes(memory), threads=1)
+    room = budget.scratch // (fold._ROW_SCRATCH + 2 * fold.row_width(table.schema))
+    due = max(fold.LONG_BATCH_ROWS, min(1 << 19, room, (4 << 20) // (length + 4)))
+    assert 0.95 * due <= fold.batch_rows(table.schema, fold.RUN_ROWS, budget, pieces) <= due
+    assert fold.batch_rows(table.schema, fold.RUN_ROWS, budget) == fold.LONG_BATCH_ROWS
+
+
+def test_the_largest_row_group_is_reserved(tmp_path: Path) -> None:
+    """Not the mean one: of uneven row groups, the largest decides what a thread needs."""
+    table = _table(50_000)
+    with pq.ParquetWriter(tmp_path / "0.parquet", table.schema) as writer:
+        for rows in (100, 49_000, 900):
+            writer.write_table(table.slice(0, rows), row_group_size=rows)
+    footer = pq.read_metadata(tmp_path / "0.parquet")
+    sizes = [
+        sum(footer.row_group(g).column(i).total_compressed_size for i in range(footer.num_columns)) for g in range(3)
+    ]
+    [piece] = scan.plan(tmp_path, table.schema.names).pieces
+    assert fold.scratch_bytes([piece]) == 2 * max(sizes) + fold._TABLES
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"cluster": "long"},
+        {"score": "label", "by": "long"},
+        {"score": "label", "where": "long LIKE 'x%'"},
+        {"score": "label", "unit": "long"},
+        {"score": "label", "mean_over": "long", "metrics": "roc_auc"},
+    ],
+)
+def test_texts_that_need_more_than_the_limit_are_said_beforehand(
+    given: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever they are read for, by their size in the footer, which plain texts cannot exceed."""
+    table = pa.table({"label": [0, 1] * 50, "long": ["x" * (1 << 16)] * 100})
+    pq.write_table(table, tmp_path / "0.parquet", compression="zstd", use_dictionary=False)
+    fold._warn.cache_clear()
+    with caplog.at_level(logging.WARNING, "streameval"):
+        evaluate(tmp_path, **given, threads=1, memory="4MiB")
+    assert "is too little for the row groups and tables of 1 thread" in caplog.text
+
+
+def test_tables_of_blocks_are_counted_and_said_beforehand(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With 65,536 bins they take 208 MiB on a thread, which a warning says; few rows fill few of them."""
+    piece = Piece("", "data", 0, 4_000_000, 0, source=TableSource(_table(0)))
+    fine, usual = (BlockSpec("score", unit="campaign", bins=bins) for bins in (1 << 16, 1 << 11))
+    extra = [fold.scratch_bytes([piece], [spec]) - fold.scratch_bytes([piece]) for spec in (fine, usual)]
+    assert [size >> 20 for size in extra] == [208, 6]
+    pq.write_table(_table(200_000), tmp_path / "0.parquet")
+    given = {"score": "score", "metrics": "average_precision", "threads": 1, "ci": 0.95}
+    with caplog.at_level(logging.WARNING, "streameval"):
+        values = [evaluate(tmp_path, **given, memory="128MiB", resample_bins=bins) for bins in (2048, 65536)]
+    [record] = caplog.records
+    assert "is too little for the row groups and tables of 1 thread" in record.getMessage()
+    assert values[0].value("average_precision") == values[1].value("average_precision")
+
+
+def test_an_absent_spill_directory_is_no_fault_of_a_stored_state(tmp_path: Path) -> None:
+    """A state that exceeds the budget says so, whether it is read alone or with others; its file is not blamed."""
+    files, label = StateFiles(Location.of(tmp_path / "states")), np.zeros(200_000, np.uint8)
+    states = [fold_arrays(label, np.random.default_rng(seed).random(200_000)) for seed in range(2)]
+    names = [files.write(state)[0] for state in states]
+    with pytest.raises(SpillError) as caught:
+        files.read(names[0], Budget(600_000, tmp_path / "absent"))
+    _assert_names(caught.value, tmp_path / "absent")
+    with pytest.raises(SpillError) as caught:
+        files.read_all(
+            names * 16,
+            1 << 20,
+            Budget(600_000, tmp_path / "absent"),
+            states[0].spec,
+            lambda f, items, _: [f(i) for i in items],
+        )
+    _assert_names(caught.value, tmp_path / "absent")

@@ -539,3 +539,16 @@ def test_edges_cut_numbers_of_any_type(kind: pa.DataType, encoded: bool) -> None
         expected[name(value)] = expected.get(name(value), 0) + 1
     sliced = {one.slice["x=-1,1,100,1000"]: one.rows for one in found.results if one.slice}
     assert sliced == expected
+
+
+def test_histograms_beyond_the_budget_are_refused() -> None:
+    """A histogram and its builder take up to 37 MiB a slice, 74 MiB with weights."""
+    refused = r"groups of histograms by user take .* leave out approx \(--approx\)"
+    with pytest.raises(OptionError, match=refused):
+        evaluate(many(), score="score", nan="drop", by="user", approx=True, memory="256MiB")
+    score = np.linspace(0, 1, 30)
+    six = pa.table({"label": np.arange(30) % 2, "score": score, "user": np.arange(30) % 6, "w": np.ones(30)})
+    asked = {"score": "score", "by": "user", "approx": True, "metrics": "roc_auc", "threads": 1, "memory": "512MiB"}
+    assert len(evaluate(six, **asked).slices("user")) == 6
+    with pytest.raises(OptionError, match=refused):
+        evaluate(six, weight="w", **asked)

@@ -441,3 +441,17 @@ def test_a_rule_of_slices_names_slices_and_one_column_that_are_there() -> None:
     ):
         with pytest.raises(OptionError, match=reason):
             found.judge(rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("aul drop <= 0.1", "compares nights"),
+        ("age <= 36h", "speaks of age"),
+        ("nulls[label] <= 5%", "speaks of nulls"),
+    ],
+)
+def test_rules_of_nights_are_for_stores(found, rule, expected):
+    """The message says where they belong."""
+    with pytest.raises(OptionError, match=f"{expected}.*streameval check"):
+        found.judge(rule)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -284,3 +285,55 @@ def test_the_date_of_a_night_is_that_of_its_key(tmp_path):
     for refused in (lambda: store.evaluate(since="2026-01-01"), lambda: store.vacuum(keep="30d", dry_run=True)):
         with pytest.raises(OptionError, match=r"dt=2026-01-03/run=20260201: .* two dates \(2026-01-03 and 2026-02-01"):
             refused()
+
+
+def test_labels_of_one_sign_ask_for_the_positive_one_of_a_new_store(tmp_path):
+    """Of this one if nothing is folded; of another if other nights were, which fixes the options of the store."""
+    for name, labels in (("night=1", [1, 2]), ("night=2", [0, 1])):
+        night(tmp_path / "data", name, label=pa.array(labels, pa.int8()), score=pa.array([0.5, 0.25]))
+    store = Store(tmp_path / "store")
+    with pytest.raises(LabelError, match=r"night=1: .* has the values 1 and 2; name the positive one with pos_label"):
+        store.update(tmp_path / "data" / "night=1", score="score")
+    with pytest.raises(LabelError, match=r"night=1: .* has the values 1, 2, .* partitions, 0, 1; .* another store"):
+        store.update(tmp_path / "data", score="score")
+
+
+def test_groups_of_nights_without_rows_have_the_metrics_that_are_asked_for(data, tmp_path):
+    """Results of an empty night were cached for one metric, and a raw KeyError followed for others."""
+    empty = tmp_path / "data" / "night=2026-01-04" / "part-0.parquet"
+    empty.parent.mkdir()
+    pq.write_table(pq.read_table(DATA / NIGHTS[0] / "part-0.parquet").slice(0, 0), empty)
+    store = Store(tmp_path / "store")
+    store.update(data, score="score_q")
+    store.evaluate(by="night", metrics="roc_auc")
+    store.attribute(score="score_q", by="night", metric="roc_auc")
+    found = [r.metric for r in store.evaluate(by="night", truncate=0.3).results if not r.rows]
+    assert {"roc_auc", "average_precision", "agc@0.3"} <= set(found)
+
+
+def test_all_nights_can_be_removed_and_come_back(data, tmp_path):
+    """An empty store keeps its configuration."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    store.remove(NIGHTS[:3])
+    with pytest.raises(MissingInputError, match="no partitions"):
+        store.evaluate()
+    assert store.update(data).new == tuple(NIGHTS[:3])
+
+
+@pytest.mark.parametrize(
+    ("chosen", "nights"),
+    [
+        ({"last": 3}, NIGHTS[-3:]),
+        ({"since": "2026-01-08"}, NIGHTS[7:]),
+        ({"since": "2026-01-03", "until": "2026-01-05"}, NIGHTS[2:5]),
+        ({"since": date(2026, 1, 3), "until": date(2026, 1, 5)}, NIGHTS[2:5]),
+        ({"until": "2026-01"}, NIGHTS),
+        ({"partition": NIGHTS[4]}, NIGHTS[4:5]),
+        ({"partition": [NIGHTS[9], NIGHTS[1]]}, [NIGHTS[1], NIGHTS[9]]),
+    ],
+)
+def test_any_nights_together_are_their_raw_files(whole, chosen, nights):
+    """Spans, the last few and single nights are what an evaluation of those directories gives."""
+    expected = evaluate([DATA / name for name in nights], **OPTIONS)
+    assert whole.evaluate(**chosen).to_json() == expected.to_json()

@@ -281,3 +281,18 @@ def test_the_command_line_of_the_upkeep(data, tmp_path):
     done = CliRunner().invoke(main, call)
     assert f"{told} files deleted" in done.stderr
     assert "4 nights turned into histograms (night=2026-01-01 to night=2026-01-04)" in done.stderr
+
+
+def test_nights_of_one_content_count_each(tmp_path, monkeypatch):
+    """Two nights with the same rows have the same state file, and count twice, merged or not."""
+    columns = {"label": pa.array([0, 1, 1], pa.int8()), "score": pa.array([0.1, 0.2, 0.05])}
+    for name in ("night=1", "night=2"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        pq.write_table(pa.table(columns), tmp_path / "data" / name / "part-0.parquet")
+    store = Store(tmp_path / "store")
+    store.update(tmp_path / "data", score="score")
+    assert store.evaluate().to_json() == evaluate(tmp_path / "data", score="score").to_json()
+    assert [point.partition for point in store.history("roc_auc").points] == ["night=1", "night=2"]
+    monkeypatch.setattr(compaction, "LENGTH", 2)
+    assert store.vacuum().merged == 1
+    assert store.evaluate(last=2).to_json() == evaluate(tmp_path / "data", score="score").to_json()

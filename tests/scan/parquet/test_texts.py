@@ -16,8 +16,9 @@ import pytest
 from streameval import evaluate
 from streameval.engine.fold import scratch_bytes
 from streameval.scan import plan, read
-from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, largest_page
+from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, fitting_rows, largest_page
 from streameval.scan.where import Where
+from streameval.scan.widen import is_text
 from streameval.states.keyed.ids import row_nulls
 
 if TYPE_CHECKING:
@@ -261,3 +262,30 @@ def test_the_largest_page_is_that_of_the_longest_texts(version: str, tmp_path: P
     for flipped in range(chunk.data_page_offset, chunk.data_page_offset + 20):
         damaged = content[:flipped] + bytes([content[flipped] ^ 255]) + content[flipped + 1 :]
         assert 0 <= largest_page(pa.BufferReader(bytes(damaged)), chunk) < 1 << 31
+
+
+@pytest.mark.parametrize("other", [["y"], [f"{i:0200d}" for i in range(PAGE_ROWS)]])
+def test_long_texts_are_decoded_a_few_rows_at_a_time(tmp_path: Path, other: list[str]) -> None:
+    """Where another file has plain texts, so that all of them are."""
+    write_with_footer(tmp_path / "a.parquet", [LONG] * PAGE_ROWS)
+    write_with_footer(tmp_path / "b.parquet", other, use_dictionary=False)
+    scan = plan(tmp_path, ["text"])
+    assert scan.schema.field("text").type == pa.string()
+    batches = [batch for piece in scan.pieces for batch in read(piece, scan.schema)]
+    assert sum(batch.num_rows for batch in batches) == PAGE_ROWS + len(other)
+    assert max(batch.column("text").nbytes for batch in batches) <= TEXT_BYTES + 4 * PAGE_ROWS
+    assert {batch.num_rows for batch in batches} - {TEXT_BYTES // len(LONG), len(other)} == set()
+
+
+def test_a_dictionary_that_was_given_up_may_hold_long_texts(tmp_path: Path) -> None:
+    """The mean length of all texts tells nothing of those rows."""
+    texts = [*[LONG] * PAGE_ROWS, *(f"{i * 7919 % 99991:040d}" for i in range(60_000))]
+    footer = write_with_footer(tmp_path / "a.parquet", texts)
+    with pa.OSFile(str(tmp_path / "a.parquet")) as handle:
+        assert fitting_rows(handle, footer, [0], {"text"}, 1 << 15) == TEXT_BYTES // len(LONG)
+        assert fitting_rows(handle, footer, [0], {"label", "score"}, 1 << 15) == 1 << 15
+    scan = plan(tmp_path, ["text"])
+    assert is_text(scan.schema.field("text").type)
+    batches = list(read(scan.pieces[0], scan.schema))
+    assert sum(batch.num_rows for batch in batches) == len(texts)
+    assert max(batch.column("text").nbytes for batch in batches) <= TEXT_BYTES + (1 << 18)

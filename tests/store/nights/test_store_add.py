@@ -11,7 +11,7 @@ import pytest
 from nightly import FEW, NIGHTS, land
 
 from streameval import Store, evaluate
-from streameval.errors import MissingColumnError, OptionError
+from streameval.errors import MissingColumnError, MissingInputError, OptionError
 
 
 @pytest.fixture
@@ -143,3 +143,64 @@ def test_policies_that_join_need_no_file(data, tmp_path):
     assert other.info(verify=True).damaged == ()
     with pytest.raises(OptionError, match="score_lr keeps its policy"):
         other.add(nan={"score_lr": "half"})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"score": "b"}, {"cluster": "c"}, {"cluster": "c", "classes": "c"}, {"sketch": "b"}, {"unit": "c"}],
+    ids=str,
+)
+def test_a_column_that_is_added_while_no_night_has_rows_has_its_type_later(tmp_path, more):
+    """Evaluating, checking, removing a column and vacuum raised a raw KeyError until an update gave it a type."""
+    night = {"label": [0, 1, 0, 1], "a": [0.1, 0.4, 0.3, 0.2], "b": [0.1, 0.2, 0.3, 0.4], "c": [1, 2, 1, 3]}
+    for name, kept in (("1", -1), ("2", 1)):
+        pq.write_table(pa.table(night | {"kept": [kept] * 4}), tmp_path / f"night={name}.parquet")
+    store, whole = (Store(tmp_path / name, threads=1) for name in ("store", "whole"))
+    store.update(tmp_path / "night=1.parquet", score="a", where="kept > 0")
+    assert store.add(**more).version == 1
+    with pytest.raises(MissingInputError, match="no rows"):
+        store.evaluate()
+    assert store.history("roc_auc", of="a").points[0].night.reason
+    assert store.check("roc_auc[a] > 0").judgements[0].outcome == "failed"
+    store.vacuum(grace="0s")
+    store.update(tmp_path / "night=2.parquet")
+    both = [tmp_path / "night=1.parquet", tmp_path / "night=2.parquet"]
+    whole.update(both, **more | {"score": list(dict.fromkeys(["a", more.get("score", "a")]))}, where="kept > 0")
+    assert store.evaluate().to_json() == whole.evaluate().to_json()
+    if "unit" not in more:
+        assert store.remove(columns="a").left == ("a",)
+
+
+def test_classes_may_be_named_before_clusters(data, tmp_path):
+    """As other options that need clusters; the first update, and others, raised a raw KeyError."""
+    store, whole = (Store(tmp_path / name, threads=1) for name in ("store", "whole"))
+    with pytest.raises(OptionError, match=r"classes='.udce9' is not valid UTF-8;"):  # bytes from a shell
+        store.update(data / NIGHTS[0], score="score_lr", classes="\udce9")
+    store.update(data / NIGHTS[0], score="score_lr", classes="campaign")
+    with pytest.raises(OptionError, match=r"sketch='.udce9' is not valid UTF-8;"):
+        store.add(sketch="\udce9")
+    assert store.evaluate().to_dict()["results"]
+    assert store.add(classes="campaign").joined == ()
+    store.update(data / NIGHTS[1])
+    assert store.add(cluster="cluster_loose").changed == tuple(NIGHTS[:2])
+    both = [data / night for night in NIGHTS[:2]]
+    whole.update(both, score="score_lr", cluster="cluster_loose", classes="campaign")
+    assert store.evaluate().to_dict()["results"] == whole.evaluate().to_dict()["results"]
+    assert store.remove(columns="campaign").left == ("campaign",)
+    other = Store(tmp_path / "other", threads=1)
+    other.update(both, score="score_lr", classes="campaign")
+    assert other.remove(columns="campaign").left == ("campaign",)
+    assert "classes" not in other.info().columns
+
+
+@pytest.mark.parametrize("policy", [{"nan": {"score_rl": "drop"}}, {"aul_threshold": {"cluster_lose": 5}}], ids=str)
+def test_a_policy_for_a_column_that_is_not_kept_is_refused(policy, data, tmp_path):
+    """It would be forgotten without a word, and nothing is written."""
+    with pytest.raises(OptionError, match=r"no column '\w+'; did you mean '(score_lr|cluster_loose)'"):
+        Store(tmp_path / "none").update(data, score="score_lr", cluster="cluster_loose", **policy)
+    assert not (tmp_path / "none").exists()
+    store = Store(tmp_path / "store")
+    store.update(data, score="score_lr", cluster="cluster_loose")
+    with pytest.raises(OptionError, match="no column"):
+        store.add(**policy)
+    assert store.update(data).version == 0

@@ -158,3 +158,9 @@ def test_a_store_stands_where_data_may(nights: Path, store: Store) -> None:
     assert json.loads(output)["results"][0]["value"] == want
     assert run("evaluate", nights, "--score", "score", "--last", 1)[0] == 2
     assert run("evaluate", store.name, nights, "--score", "score")[0] == 2
+
+
+def test_data_that_lack_a_night_are_refused(nights: Path, store: Store) -> None:
+    """Examples of some nights would look like examples of all."""
+    with pytest.raises(OptionError, match="night=2026-01-02: the data named after the store"):
+        store.attribute(cluster="cluster", data=nights / "night=2026-01-01", examples="text")

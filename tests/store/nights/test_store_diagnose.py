@@ -241,3 +241,60 @@ def test_an_incomplete_night_is_marked_until_it_is_whole(data, tmp_path, how):
     assert (done.changed, done.incomplete) == ((NIGHTS[3],), ())
     assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
     assert store.check("rows >= 1").passed
+
+
+def test_a_first_update_without_rows_names_the_file(tmp_path):
+    """It said that "the File" has none."""
+    night = tmp_path / "night=2026-01-01.parquet"
+    pq.write_table(pa.table({"label": pa.array([], pa.int8()), "a": pa.array([], pa.float64())}), night)
+    with pytest.raises(MissingInputError, match=r"night=2026-01-01\.parquet: no rows"):
+        Store(tmp_path / "store").update(night, score="a")
+    assert not Store(tmp_path / "store").exists()
+
+
+def test_an_incomplete_night_is_no_usual_one_and_can_be_accepted(data, tmp_path):
+    """Its values give no baseline, whether it was accepted or not."""
+    for name in NIGHTS[4:6]:
+        split(name, data)
+    hurt(data / NIGHTS[2] / "part-1.parquet")
+    store = Store(tmp_path / "store")
+    store.update(data, on_error="skip", **FEW)
+    found = store.check("rows drop <= 90%")
+    assert (found.judgements[-1].nights, found.failing) == (4, (NIGHTS[2],))
+    store.accept(NIGHTS[2], "half of it was lost")
+    assert store.check("rows drop <= 90%").passed
+
+
+def test_a_night_without_a_file_that_can_be_read_is_incomplete(data, tmp_path):
+    """It has no rows; a night that lacks a column stays out, and the others count."""
+    for i in (0, 1):
+        hurt(data / NIGHTS[1] / f"part-{i}.parquet")
+    shutil.rmtree(data / NIGHTS[2])
+    (data / NIGHTS[2]).mkdir()
+    pq.write_table(pa.table({"label": [0, 1], "score_lr": [0.1, 0.2]}), data / NIGHTS[2] / "part-0.parquet")
+    store = Store(tmp_path / "store")
+    with pytest.raises(DataError, match=r"cluster_loose.* .3 other partitions folded"):
+        store.update(data, on_error="skip", **FEW)
+    assert [(entry.partition, entry.rows > 0) for entry in store.partitions()] == [
+        (NIGHTS[0], True),
+        (NIGHTS[1], False),
+        (NIGHTS[3], True),
+    ]
+    why, _ = [why for _, why in store.partitions()[1].left_out]
+    assert why.startswith("Parquet magic bytes not found")
+    assert "skip" not in why  # it was left out already
+    split(NIGHTS[1], data)
+    land(NIGHTS[2], data)
+    store.update(data)
+    assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
+
+
+def test_replacing_skips_as_well(data, tmp_path):
+    """A correction with a damaged file fails, or makes its night incomplete."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    hurt(data / NIGHTS[0] / "part-0.parquet")
+    with pytest.raises(CorruptFileError):
+        store.replace(data / NIGHTS[0])
+    done = run("replace", tmp_path / "store", data / NIGHTS[0], "--on-error", "skip")
+    assert (done.exit_code, "1 incomplete" in done.stderr) == (0, True), done.stderr

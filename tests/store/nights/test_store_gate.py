@@ -304,3 +304,85 @@ def test_the_command_line_of_a_scheduler(store, data, tmp_path):
     assert "auc must be a rule in quotes" in run("check", path, "--rules", rules).stderr
     rules.write_text('auc = "roc_auc >>"\n')
     assert f"--rules {rules}: auc: 'roc_auc >>' is not a rule" in run("check", path, "--rules", rules).stderr
+
+
+def test_undecided_nights_are_not_called_failing(data, tmp_path):
+    """`check` and `diagnose` say that nights are undecided, and what lets them pass."""
+    made = Store(tmp_path / "st")
+    made.update([land(name, data) for name in NIGHTS[:2]], score="score_lr")
+    rule = "roc_auc[score_lr] drop <= 0.1"
+    done = run("check", made.name, "--rule", rule, "--since", "2000-01-01")
+    assert done.exit_code == 3
+    assert done.stdout.splitlines()[-2].startswith(f"2 nights are undecided ({NIGHTS[0]}, {NIGHTS[1]}): ")
+    one, _ = made.diagnose()
+    assert (one.fails, one.undecided, one.to_dict()["undecided"]) == ((), (rule,), [rule])
+    assert (made.info().failing, made.info().undecided) == ({}, dict.fromkeys(NIGHTS[:2], (rule,)))
+    assert f"undecided   {NIGHTS[0]} ({rule}), " in run("info", made.name).stdout
+    assert made.history("roc_auc").failing == ()
+    shown = run("diagnose", made.name).stdout.splitlines()
+    assert shown[0] == f"{NIGHTS[0]}; undecided: {rule}; compared with 0 nights"
+    assert shown[1].startswith(f"undecided  {rule}  0.")
+    assert shown[-1].endswith("; a rule that ends in 'or undecided' lets such nights pass")
+    for name in NIGHTS[2:5]:
+        made.update(land(name, data))
+    assert [one.nights for one in made.diagnose(NIGHTS[4])] == [4]  # nothing is wrong with an undecided night
+
+
+def test_the_newest_of_several_failing_nights_is_explained(store, data):
+    """`check` says which night is unusual, and names all that fail."""
+    for name in NIGHTS[8:10]:
+        store.update(broken(name, data))
+    lines = run("check", store.name, "--rule", FLOOR).stdout.splitlines()
+    assert lines[-2].startswith(f"2 nights fail ({NIGHTS[8]}, {NIGHTS[9]}): streameval diagnose ")
+    assert lines[-1] == f"next: streameval diagnose {store.name} --partition {NIGHTS[9]}"
+
+
+def test_a_check_that_finds_what_is_known_writes_nothing(store):
+    """Rules on the store as it is now, and rules that cannot be decided, are kept once and not at every check."""
+    rules = ["missing == 0", "age <= 1000000h", "rows drop <= 1% or undecided", FLOOR]
+    first = store.check(rules)
+    log = store._context.judgements()
+    assert first.judged == 3
+    again = store.check(rules)
+    assert (again.judged, again.passed) == (0, True)
+    assert store._context.judgements()._opened[0].version() == log._opened[0].version()
+
+
+def test_a_null_value_fails_with_its_reason(store, data):
+    """Such as that of a night without positives."""
+    store.update(rewritten(NIGHTS[8], data, lambda t: t.filter(pc.equal(t["label"], 0))))
+    [one] = store.check(FLOOR).judgements
+    assert one.outcome == "failed"
+    assert one.reason.startswith("roc_auc is null: ")
+    assert one.to_dict()["value"] is None
+
+
+def test_what_was_true_of_the_store_does_not_stay_with_a_night(store, data):
+    """A gap that is filled and a night that was late fail no more, wherever failing nights are listed."""
+    store.update(land(NIGHTS[9], data))
+    assert store.check(["missing == 0", "age <= 36h"]).failing == (NIGHTS[9],)
+    assert store.info().failing == {NIGHTS[9]: ("missing == 0", "age <= 36h")}
+    shown = run("check", store.name, "--rule", "age <= 36h").stdout.splitlines()[0]
+    assert shown.endswith(f"{store.check('age <= 36h').judgements[0].value:.6g} h")
+    for name in (NIGHTS[8], NIGHTS[10]):
+        store.update(land(name, data))
+    assert store.check(["missing == 0", FLOOR]).passed
+    assert (store.info().failing, store.diagnose(), store.history("roc_auc").failing) == ({}, (), ())
+
+
+def test_a_difference_of_columns_is_judged_and_kept(data, tmp_path):
+    """It is that of the two values; folding one night again has it judged again; a level is refused by name."""
+    for name in NIGHTS[:3]:
+        land(name, data)
+    made = Store(tmp_path / "differences", threads=1)
+    made.update(data, **FEW | {"score": ["score_lr", "score_nb"]})
+    rule = "roc_auc[score_lr] - roc_auc[score_nb] >= 0.9"
+    found = made.check(rule)
+    alone = [made.evaluate(NIGHTS[2]).value("roc_auc", of) for of in ("score_lr", "score_nb")]
+    assert (found.failing, found.judgements[-1].value) == ((NIGHTS[2],), alone[0] - alone[1])
+    assert not made.check(rule).judged
+    assert made.info().to_dict()["failing"] == {NIGHTS[2]: (rule,)}
+    made.accept(NIGHTS[2], "known")
+    assert made.check(rule).passed
+    with pytest.raises(OptionError, match=r"keeps no blocks of units.*add --unit"):
+        made.check("roc_auc[score_lr] >= 0.9 @95%")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streameval import Store, attribute, evaluate
-from streameval.errors import MissingInputError, OptionError, SchemaError
+from streameval.errors import MissingColumnError, MissingInputError, OptionError, SchemaError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,3 +222,146 @@ def test_rules_on_slices(store: Store, data: Path, rule: str, outcome: str, reas
             pytest.approx(one.value, nan_ok=True),
             one.reason,
         )
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("roc_auc[f4]{nation=*} >= 0.9", "keeps slices by country; country,length=0,5, not by nation; add them"),
+        ("rows{country=*} >= 9", "rows is of the night"),
+        ("roc_auc[f4]{country} >= 0.9", "a slice names columns and values"),
+        ("roc_auc[f4]{country=DE} >= 0.9 @95%", "judged by their values"),
+    ],
+)
+def test_rules_that_cannot_be_judged_are_refused(store: Store, rule: str, reason: str) -> None:
+    """By what they lack."""
+    with pytest.raises(OptionError, match=reason):
+        store.check([rule])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"score": "f4", "by": "contry"}, "did you mean 'country'"),
+        ({"score": "f4", "by": "country", "unit": "x"}, "unit='x' contradicts the store"),
+        ({"score": "f5", "by": "country"}, "score='f5' contradicts the store"),
+        ({"by": "country"}, "name a score"),
+        ({}, "nothing to attribute"),
+        ({"score": "f4", "by": "country", "data": "d"}, "hold texts of clusters and examples"),
+    ],
+)
+def test_slices_that_a_store_cannot_rank_are_refused(store: Store, options: dict[str, Any], message: str) -> None:
+    """By name."""
+    with pytest.raises(OptionError, match=message):
+        store.attribute(**options)
+
+
+def test_slices_by_the_values_of_a_score_are_refused(data: Path, tmp_path: Path) -> None:
+    """As `evaluate` refuses them: from the start, added to the scores, or the score to them."""
+    store = Store(tmp_path / "s")
+    with pytest.raises(OptionError, match="'f4': a slice would hold rows of one score; give edges"):
+        store.update(data, score="f4", nan="drop", by="f4")
+    store.update(data, score="f4", nan="drop", by="f8=0.5")
+    for more in ({"by": "f4"}, {"by": "country,f4"}):
+        with pytest.raises(OptionError, match="'f4': a slice would hold rows of one score"):
+            store.add(data=data, **more)
+    store.add(data=data, by="length")
+    with pytest.raises(OptionError, match="'length': a slice would hold rows of one score"):
+        store.add(data=data, score="length")
+
+
+def test_the_limit_of_slices_is_the_stores(data: Path, tmp_path: Path) -> None:
+    """Set by the first update; a night of more slices is refused with the remedies."""
+    with pytest.raises(OptionError, match="3 slices or more, more than max_slices=2"):
+        Store(tmp_path / "few").update(data, **COLUMNS, by="country", max_slices=2)
+
+
+def test_a_limit_is_kept_for_slices_that_are_added_later(data: Path, tmp_path: Path) -> None:
+    """Also while the store has no slices, and when its only slices leave; `evaluate` refuses a limit without slices."""
+    with pytest.raises(OptionError, match=r"max_slices would change nothing without slices: .* \(--by\)"):
+        evaluate(data, score="f4", nan="drop", max_slices=2)
+    store = Store(tmp_path / "s")
+    store.update(data, **COLUMNS, max_slices=2)
+    assert store.evaluate(max_slices=2).rows == evaluate(data, **COLUMNS).rows
+    store.add(data=data, by="cluster=0,10")
+    store.remove([], columns="cluster")
+    with pytest.raises(OptionError, match="3 slices or more, more than max_slices=2"):
+        store.add(data=data, by="country")
+
+
+def test_add_raises_the_limit_of_a_store(data: Path, tmp_path: Path) -> None:
+    """Alone, or with the slices that exceed it; no night is folded for it, and the remedies name it."""
+    store = Store(tmp_path / "s")
+    store.update(data, **COLUMNS, max_slices=2)
+    with pytest.raises(OptionError, match=r"more than max_slices=2; .*limit with add .* in the first update$"):
+        store.add(data=data, by="country")
+    for verb in (partial(store.update, data), store.evaluate):
+        with pytest.raises(OptionError, match=r"leave it out, or change the store's limit \(add\)$"):
+            verb(max_slices=3)
+    done = store.add(max_slices=3)
+    assert (done.changed, done.joined, str(done)) == ((), (), "max_slices changed from 2 to 3")
+    assert store.add(data=data, by="country").joined == ("country",)
+    assert store.add(max_slices=10_000).version == done.version + 2
+    with pytest.raises(OptionError, match="max_slices=3 contradicts"):
+        store.update(data, max_slices=3)
+    store.add(max_slices=2)
+    with pytest.raises(OptionError, match=r"3 slices.*, more than max_slices=2; .* in the first update$"):
+        store.evaluate(by="country")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "merges"),
+    [
+        ((pa.decimal128(6, 2), pa.decimal128(5, 2)), True),
+        ((pa.decimal128(5, 2), pa.decimal128(6, 2)), False),
+        ((pa.decimal256(50, 2), pa.decimal128(5, 1)), True),
+        ((pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Berlin")), False),
+        ((pa.timestamp("us", "UTC"), pa.date32()), False),
+        ((pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC")), True),
+    ],
+    ids=str,
+)
+def test_slices_of_decimals_and_zoned_times_are_widened_or_refused(
+    tmp_path: Path, kinds: tuple[pa.DataType, pa.DataType], merges: bool
+) -> None:
+    """Arrow has no alias for their types, and a night of another one raised a raw AttributeError."""
+    store, tables = Store(tmp_path / "store", threads=1), []
+    for name, kind in zip("12", kinds, strict=True):
+        values = pa.array([86_400, 86_400, 172_800, 172_800], pa.int64())
+        slices = pa.array([Decimal(1), 1, 2, 2], kind) if pa.types.is_decimal(kind) else _times(values, kind)
+        tables.append(pa.table({"label": [0, 1, 0, 1], "a": [0.1, 0.4, 0.3, 0.2], "g": slices}))
+        pq.write_table(tables[-1], tmp_path / f"night={name}.parquet")
+    store.update(tmp_path / "night=1.parquet", score="a", by="g")
+    if not merges:
+        with pytest.raises(SchemaError, match=r"night=2\.parquet: column 'g' is .*, but the store slices by "):
+            store.update(tmp_path / "night=2.parquet")
+        return
+    store.update(tmp_path / "night=2.parquet")
+    files = [tmp_path / "night=1.parquet", tmp_path / "night=2.parquet"]
+    assert store.evaluate(by="g").results == evaluate(files, score="a", by="g", threads=1).results
+
+
+def _times(seconds: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Points of time of this type."""
+    return (
+        seconds.cast(pa.timestamp("s")).cast(pa.date32() if pa.types.is_date(kind) else pa.timestamp("us")).cast(kind)
+    )
+
+
+def test_slices_of_a_column_that_no_night_has_are_refused(data: Path, tmp_path: Path) -> None:
+    """Every later night would be refused for want of it; where some nights have it, the others are named."""
+    store = Store(tmp_path / "s")
+    store.update(data, **COLUMNS)
+    for by in ("contry", "country,contry", "contry=0,5"):
+        with pytest.raises(MissingColumnError, match=r"no night at hand has .*contry.*; add .*did you mean 'country'"):
+            store.add(data=data, by=by)
+    assert store.info().columns.get("by") is None
+    last, folder = data / "night=2026-01-05" / "part.parquet", tmp_path / "night=2026-01-06"
+    folder.mkdir()
+    pq.write_table(
+        pq.read_table(last, partitioning=None).append_column("region", pa.array(["N"] * 120)), folder / "a.parquet"
+    )
+    store.update(folder)
+    done = store.add(data=[data, folder], by="region")
+    assert (done.changed, len(done.lacking), done.gone) == (("night=2026-01-06",), 5, done.lacking)
+    assert "5 without the column (night=2026-01-01, night=2026-01-02, night=2026-01-03, …)" in str(done)
