@@ -47,7 +47,7 @@ _STALE = {"process": False, "deltalake": False}  # whether this process is a chi
 
 def new_lock(
     kind: Callable[[], Lock | RLock] = threading.Lock, lost: Callable[[], object] | None = None, *, wait: bool = False
-) -> Any:
+) -> Lock | RLock:
     """A lock that is free in a forked child.
 
     Parameters

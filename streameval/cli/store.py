@@ -350,7 +350,7 @@ def leave(passed: bool, failures: Sequence[str], to: Output) -> None:
         raise SystemExit(3)
 
 
-def implied_by(named: Mapping[str, str], asked: Mapping[str, object]) -> dict[str, Any]:
+def implied_by(named: Mapping[str, str], asked: Mapping[str, object]) -> dict[str, object]:
     """Options that rules imply; raises `OptionError`, before anything is read, if a rule's metric is not computed."""
     from streameval.evaluation.judging import check_computed, implied, rules_of_data
     from streameval.evaluation.request import Request

@@ -279,7 +279,7 @@ def cells_from_partitions(partition1: object, partition2: object) -> Cells:
     return cells_from_labels(list(left.values()), [right[point] for point in left])
 
 
-def _membership(partition: object, name: str) -> dict[Any, Any]:
+def _membership(partition: object, name: str) -> dict[Hashable, Hashable]:
     groups: dict[Any, Any] = {}
     for group, points in _items(partition, f"the {name} partition"):
         for point in listed(points, "a group"):

@@ -141,7 +141,7 @@ class ContingencyTable(SparseTable, TableMeasures):
         name = measure if isinstance(measure, str) else measure.__name__
         return adjusted(self._compared(name, model), name if with_warnings else None)
 
-    def _compared(self, name: str, model: str) -> Iterable[Any]:
+    def _compared(self, name: str, model: str) -> Iterable[float | tuple[float, ...]]:
         """Value of a measure for this table, the null model and both ceilings."""
         null: TableStatistics = null_statistics(self.facts, model) if model in MODELS else self.expected(model).facts
         return map(measure_by_name(name).function, (self.facts, null, *ceilings(self.facts)))
@@ -176,7 +176,7 @@ class ConfusionMatrix2(TwoByTwoTable, PairMeasures, ContingencyTable):
     0.3507
     """
 
-    def _compared(self, name: str, model: str) -> Iterable[Any]:
+    def _compared(self, name: str, model: str) -> Iterable[float | tuple[float, ...]]:
         return (t.get_score(name) for t in (self, self.expected(model), self.row_diag(), self.col_diag()))
 
 
