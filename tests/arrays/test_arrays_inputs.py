@@ -286,3 +286,11 @@ def test_many_labels_are_not_all_listed() -> None:
     """A message names the first five labels."""
     with pytest.raises(LabelError, match="it has 0, 1, 2, 3, 4, …; name one of them"):
         roc_auc_score(list(range(9)), list(range(9)), pos_label=99)
+
+
+@pytest.mark.parametrize("weights", [[1e-300, 1e-300, 1e300], [5e-324, 1.0, 1.0], [1e308, 1e308, 1e308]])
+def test_weights_of_arrays_that_leave_float64_are_refused(weights: Any) -> None:
+    """A ratio or a sum outside float64 is named with both ends."""
+    for function in (roc_auc_score, average_precision_score, agc_score):
+        with pytest.raises(WeightError, match=r"sample_weight has weights from .* to .*leaves float64; scale"):
+            function([1, 0, 0], [0.4, 0.6, 0.1], sample_weight=weights)

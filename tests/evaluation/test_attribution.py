@@ -536,3 +536,30 @@ def test_slices_stand_beside_clusters() -> None:
     assert {"country", "k"} >= set(found.slices.column_names[1:-5])
     asked: dict[str, Any] = {"classes": "k", "score": "score", "by": "country", "metric": "pairwise.precision"}
     assert len(forecasts(data, cluster="c", **asked)) == 2
+
+
+def test_a_target_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    """A file of another kind, a directory that is missing, a file in place of a directory."""
+    (tmp_path / "file").touch()
+    for out, reason in (
+        ("found.csv", "must end in .json or .html"),
+        ("absent/found.json", "its directory does not exist"),
+        ("absent/found", "its directory does not exist"),
+        ("file", "is a file; name a directory"),
+    ):
+        asked = [str(tmp_path / "none"), "--cluster", "cluster", "--classes", "class", "--out", str(tmp_path / out)]
+        ended = CliRunner().invoke(main, ["attribute", *asked])
+        assert ended.exit_code == 2
+        assert reason in " ".join(ended.output.split())
+
+
+def test_control_characters_are_visible(tmp_path: Path) -> None:
+    """No text of the data reaches the terminal as a command."""
+    bad = "\x1b[31mred\n" + "x" * 300
+    pq.write_table(pa.table({"k": [1, 2], "c": ["a\tb", "a\tb"], "t": [bad, "plain"]}), tmp_path / "a.parquet")
+    done = CliRunner().invoke(main, ["attribute", str(tmp_path), "--cluster", "c", "--classes", "k", "--examples", "t"])
+    assert done.exit_code == 0, done.output
+    assert "\x1b" not in done.output
+    assert "\\x1b[31mred\\n" in done.output
+    assert "a\\tb" in done.output
+    assert "x" * 120 not in done.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import pickle
 import subprocess
@@ -30,6 +31,7 @@ from streameval.errors import (
     StreamevalError,
     WeightError,
 )
+from streameval.evaluation import explain
 from streameval.scan.parquet import footers
 from streameval.wording import visible
 
@@ -505,3 +507,56 @@ def test_a_path_with_a_null_byte_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(OptionError, match="a path cannot have a null byte"):
             call()
+
+
+@pytest.mark.parametrize("name", ["unsupported", "errno 13", "(os error 13)", "Error ACCESS_DENIED", "not supported"])
+def test_the_name_of_a_file_is_not_the_reason(tmp_path: Path, name: str) -> None:
+    """Arrow's messages have names in them; what is damaged must be replaced, whatever it is called."""
+    (tmp_path / name).mkdir()
+    path, good = tmp_path / name / f"{name}.parquet", write(tmp_path / name / "good.parquet")
+    for content in (b"", b"no Parquet at all"):
+        path.write_bytes(content)
+        assert "replace or remove it" in refused(CorruptFileError, path)
+        with pytest.raises(CorruptFileError, match="; replace or remove it; "):
+            Store(tmp_path / "store").update([good, path], score="score")
+
+
+def test_a_path_like_an_option_stays_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions may be named as arguments are."""
+    monkeypatch.chdir(tmp_path)
+    for folder, scores in (("label=1", [0.1, 0.2]), ("score=2", ["a", "b"])):
+        Path(folder).mkdir()
+        pq.write_table(pa.table({"label": [0, 1], "s": scores}), f"{folder}/a.parquet")
+    files = ["label=1/a.parquet", "score=2/a.parquet"]
+    told = CliRunner().invoke(main, ["evaluate", *files, "--score", "s"]).stderr
+    assert "score=2/a.parquet: column 's' is string, but double in label=1/a.parquet:" in told
+    Path(files[1]).write_text("no Parquet")
+    told = CliRunner().invoke(main, ["evaluate", files[1], "--score", "s", "--on-error", "skip"]).stderr
+    assert "the first score=2/a.parquet: " in told
+
+
+def test_a_slice_is_a_mapping() -> None:
+    """The message gives one that the results have."""
+    found = evaluate(pa.table(GOOD), score="score", by="id")
+    with pytest.raises(OptionError, match=r"slice='1' must map each slicing column to a value, such as \{'id': 1\}"):
+        found.value("roc_auc", slice="1")
+
+
+@pytest.mark.parametrize(("name", "value"), [("spill", 3), ("progress", 3)])
+def test_what_cannot_be_used_is_refused_before_the_run(name: str, value: Any) -> None:
+    """Neither a directory nor a function."""
+    refused(OptionError, pa.table(GOOD), f"{name}=3 must be", **{name: value})
+
+
+def test_explain_takes_the_arguments_of_evaluate() -> None:
+    """All of them are refused; for an unknown one the message names the function."""
+    table = pa.table(GOOD)
+    everything = {name: value.default for name, value in inspect.signature(evaluate).parameters.items()}
+    everything |= {"data": table, "score": "score", "progress": print}
+    assert explain(**everything) == explain(table, score="score")
+    with pytest.raises(TypeError, match=r"explain\(\) got an unexpected keyword argument 'clustr'; .* of evaluate\(\)"):
+        explain(table, clustr="id")
+    with pytest.raises(TypeError, match=r"explain\(\) got an unexpected keyword argument 'sampling'"):
+        explain(table, score="score", sampling=None)
+    with pytest.raises(OptionError, match="threads=0"):
+        explain(table, score="score", threads=0)

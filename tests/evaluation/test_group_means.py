@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -248,3 +249,29 @@ def test_means_are_compared_over_their_groups() -> None:
     assert (found.unit, found.verdict) == ("user", "better")
     with pytest.raises(OptionError, match="resampled by group, which other units would cut"):
         evaluate(data, score="a", mean_over="user", unit="label")
+
+
+def test_results_say_what_they_are_means_of() -> None:
+    """JSON, tables and the report have the column of groups, how many there are, and what was left out."""
+    found = evaluate(DATA, score="score", mean_over="user", metrics="roc_auc")
+    [result] = json.loads(found.to_json())["results"]
+    told = {"mean_over": "user", "groups": 1, "groups_left_out": 1, "rows_left_out": 1, "value": 1.0}
+    assert {name: result[name] for name in told} == told
+    assert found.to_arrow().select(list(told)).to_pylist() == [told]
+    assert "mean over 1 group by user, weighted by rows; left out 1 group without both classes (1 row)" in str(found)
+    none = evaluate(DATA.slice(0, 1), score="score", mean_over="user", metrics="roc_auc").results[0]
+    assert (none.groups, none.groups_left_out, none.reason) == (0, 1, "no group has both classes")
+    assert result["group_deciles"] == [1.0] * 11
+    assert "group_deciles" not in none.to_dict()
+
+
+def test_deciles_need_groups() -> None:
+    """Without groups there are no values by group; nor of a metric that has no mean; none where no group has one."""
+    with pytest.raises(OptionError, match="mean_over"):
+        evaluate(DATA, score="score").group_values("roc_auc")
+    found = evaluate(DATA.slice(0, 1), score="score", mean_over="user", metrics="roc_auc")
+    with pytest.raises(OptionError, match="agc has no mean"):
+        found.group_values("agc")
+    assert len(found.group_values("roc_auc")) == 0
+    with pytest.raises(OptionError, match="roc curve"):
+        found.curve("roc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -225,3 +226,23 @@ def test_a_slice_is_found_by_the_values_of_its_column(column: pa.Array, value: A
     assert found.value("roc_auc", slice={"x": value}) == 1
     with pytest.raises(OptionError, match="there is no slice"):
         found.value("roc_auc", slice={"x": other})
+
+
+def test_notes_name_the_slices(data: pa.Table) -> None:
+    """Those without an interval, with the reason, and those whose intervals are rough; of many the first three."""
+    few = " ".join(str(evaluate(data, by="country", unit="kind", score="v1", metrics="roc_auc")).split())
+    assert "no value of roc_auc[v1] in {country=IT}: one class only" in few
+    slices = r"3 slices \({country=null}, {country=DE}, {country=FR}\)"
+    assert re.search(f"warning: fewer than 50 effective units in {slices}: rough intervals", few)
+    many = " ".join(str(evaluate(data, by="kind", unit="unit", score="v1", metrics="roc_auc")).split())
+    slices = r"20 slices \({kind=0}, {kind=3}, {kind=6}, …\)"
+    assert re.search(rf"no interval of roc_auc\[v1\] in {slices}: 1.0 to 3.0 effective units of positives", many)
+
+
+def test_blocks_beyond_the_budget_are_refused(data: pa.Table) -> None:
+    """By the number of slices, with remedies; and what keeps no blocks of slices is refused by name."""
+    many = pa.concat_tables([data] * 4)
+    with pytest.raises(OptionError, match=r"by='cluster': 150 slices or more of 128 blocks take 43 MiB.*--memory"):
+        evaluate(many, by="cluster", unit="kind", memory="16MiB", threads=1, **SCORES)
+    with pytest.raises(OptionError, match=r"leave out by \(--by\) or resample_bins"):
+        evaluate(data, by="country", ci=0.95, resample_bins="exact", **SCORES)

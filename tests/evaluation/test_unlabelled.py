@@ -201,3 +201,31 @@ def test_a_store_has_the_numbers_of_its_files(tmp_path: Path) -> None:
     call = ["evaluate", str(data), "--cluster", "cluster_loose", "--classes", "campaign", "--metric", "classes"]
     done = CliRunner().invoke(main, call)
     assert (done.exit_code, "positive" in done.output.splitlines()[0]) == (0, False), done.output
+
+
+NULL = [(pa.null(), [0, 1]), (pa.null(), ["ham", "spam"]), (pa.float64(), [0, 1]), (pa.int64(), [False, True]),
+        (pa.string(), ["ham", "spam"]), (pa.float64(), ["ham", "spam"])]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "labels"), NULL)
+@pytest.mark.parametrize("together", [True, False])
+def test_a_night_without_any_label(tmp_path: Path, kind: pa.DataType, labels: list[Any], together: bool) -> None:
+    """Whatever type its column has, the policy decides: refused with the remedy, or without rows; never a type."""
+    named = {"pos_label": labels[1]} if isinstance(labels[0], str) else {}
+    given = {"score": "score", "metrics": ["roc_auc"], **named}
+    for night, column in ((1, pa.array(labels * 2)), (2, pa.nulls(4, kind))):
+        (tmp_path / "data" / f"night={night}").mkdir(parents=True)
+        rows = pa.table({"label": column, "score": [0.1, 0.8, 0.35, 0.35]})
+        pq.write_table(rows, tmp_path / "data" / f"night={night}" / "a.parquet")
+    refusing, dropping = Store(tmp_path / "refusing"), Store(tmp_path / "dropping")
+    for store, policy in ((refusing, {}), (dropping, {"unlabelled": "drop"})):
+        store.update(tmp_path / "data" / "night=1", **given, **policy) if not together else None
+        if store is refusing:
+            with pytest.raises(NullError, match=r"night=2/a\.parquet: .* 'label' has nulls; choose unlabelled"):
+                store.update(tmp_path / "data", **given)
+        else:
+            assert "night=2" in store.update(tmp_path / "data", **given, **policy).new
+        assert store.evaluate().value("roc_auc") == 0.875
+    assert dropping.evaluate().dropped == (("null label", 4),)
+    alone = evaluate(tmp_path / "data" / "night=2", **given, unlabelled="drop")
+    assert (alone.rows, alone.dropped, math.isnan(alone.value("roc_auc"))) == (0, (("null label", 4),), True)

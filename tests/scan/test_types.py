@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import uuid
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -340,3 +341,57 @@ def test_keys_that_are_not_utf8_never_become_one(tmp_path: Path, asked: dict[str
     assert evaluate(data, score="score", metrics="roc_auc").rows == 20
     with pytest.raises(CorruptFileError, match=r"kind=%FE/part.parquet: .* its name is not UTF-8; rename it"):
         evaluate(data, score="score", **asked)
+
+
+REFUSED = {
+    "decimal": (pa.array([Decimal(1), Decimal(2)]), r"decimal128\(1, 0\)"),
+    "float": (pa.array([1.0, 2.0]), "double"),
+    "float dictionary": (pa.array([1.0, 2.0]).dictionary_encode(), "double"),
+    "date": (pa.array([date(2026, 1, 1), date(2026, 1, 2)]), r"date32\[day\]"),
+    "timestamp": (pa.array([1, 2], pa.timestamp("us")), r"timestamp\[us\]"),
+    "boolean": (pa.array([True, False]), "bool"),
+    "list": (pa.array([[1], [2]]), "list<.*>"),
+    "struct": (pa.array([{"x": 1}, {"x": 2}]), "struct<.*>"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("role", ["cluster", "classes"])
+def test_other_types_are_refused(tmp_path: Path, kind: str, role: str) -> None:
+    """The message names the file, the column, its type and what to do."""
+    ids, told = REFUSED[kind]
+    other = {"cluster": "classes", "classes": "cluster"}[role]
+    pq.write_table(pa.table({role: ids, other: [1, 2], "label": [0, 1]}), tmp_path / "a.parquet")
+    with pytest.raises(SchemaError, match=rf"a.parquet: column '{role}' .*{told}.*(cast|write|name one)"):
+        evaluate(tmp_path, cluster="cluster", classes="classes", threads=1)
+
+
+MIXED = [
+    (pa.array([1, 2]), pa.array(["1", "2"])),
+    (pa.array([1, 2]), pa.array([b"1", b"2"])),
+    (pa.array(["1", "2"]), pa.array([b"1", b"2"])),
+    (pa.array([1, 2]), pa.array(["1", "2"]).dictionary_encode()),
+    (pa.array([1, 2], pa.uint64()), pa.array([1, 2])),
+    (pa.array([1, 2]), pa.array([1.0, 2.0])),
+    (pa.array([1, 2]), pa.array([True, False])),
+    (pa.array(["1", "2"]), pa.array([bytes(16), bytes(15) + b"1"], pa.uuid())),
+]
+
+
+ROLES = {
+    "cluster": {"cluster": "id"},
+    "classes": {"cluster": "other", "classes": "id"},
+    "mean_over": {"score": "other", "mean_over": "id"},
+    "by": {"score": "other", "by": "id"},
+    "unit": {"score": "other", "unit": "id"},
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(("one", "two"), MIXED, ids=lambda array: str(array.type)[:20])
+def test_types_that_differ_between_files_are_refused(tmp_path: Path, one: pa.Array, two: pa.Array, role: str) -> None:
+    """An id is not the same in another type; the message names both files and both types."""
+    for name, ids in (("a", one), ("b", two)):
+        pq.write_table(pa.table({"id": ids, "other": [3, 4], "label": [0, 1]}), tmp_path / f"{name}.parquet")
+    with pytest.raises(SchemaError, match=r"b.parquet: column 'id' is .*, but .* in .*a.parquet.*write the column"):
+        evaluate(tmp_path, **ROLES[role], threads=1)

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import Store, attribute, evaluate, scan
-from streameval.errors import MissingColumnError, MissingInputError, OptionError
+from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.scan import Where, join, prune, row_groups
 from streameval.scan.parquet.footers import _combined
@@ -382,3 +382,18 @@ def test_a_long_list_of_values_is_compared_like_a_short_one(name: str, word: str
     data = pa.table({"label": np.arange(500) % 2, "score": rng.random(500), "x": values})
     found = evaluate(data, score="score", where=f"x {word} ({', '.join(texts)})")
     assert found.rows == len(kept) > 0
+
+
+def test_a_file_that_cannot_be_read_again_is_not_pruned(tmp_path: Path) -> None:
+    """Statistics of a file that was damaged or replaced since it was planned prune nothing: its reader reports it."""
+    part = tmp_path / "part.parquet"
+    for content in (b"no longer Parquet", None):
+        pq.write_table(pa.table({"score": np.arange(40.0)}), part, row_group_size=10)
+        found = scan.plan(str(tmp_path), ["score"])
+        if content is None:
+            pq.write_table(pa.table({"score": np.zeros(40)}), part, row_group_size=10)
+        else:
+            part.write_bytes(content)
+        left = prune(found, Where.of("score > 25").bound(found.schema))[0]
+        with pytest.raises(CorruptFileError, match=r"part\.parquet"):
+            list(scan.read(left.pieces[0], left.schema))

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from truth import gain_truth, point_truth
 
 from streameval.arrays.curves import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
 from streameval.budget import Budget
-from streameval.errors import OptionError
+from streameval.errors import LabelError, NullError, OptionError
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.scores.gain import Agc, _candidates, kept_points, quotient
 from streameval.metrics.scores.operating_points import parse_at
@@ -378,3 +379,17 @@ def test_random_states_of_both_kinds():
     assert abs(agc_approximate(*arrays, sample=0.5, random_state=np.random.default_rng(3))) < 1
     assert abs(agc_approximate(*arrays, sample=0.5)) < 1
     assert gain_agc_score(*arrays) == agc_score(*arrays)
+
+
+@pytest.mark.parametrize("function", [agc_score, agc_approximate, gain_curve])
+@pytest.mark.parametrize(
+    ("labels", "error"),
+    [
+        ([0, None, 1, 1], NullError), ([0, math.nan, 1, 1], NullError), ([0, pd.NA, 1, 1], NullError),
+        (["ham", "spam", "ham", "ham"], LabelError), ([0, 2, 2, 0], LabelError),
+    ],
+)  # fmt: skip
+def test_labels_that_are_none_are_refused(function, labels, error):
+    """As by every other function of labels and scores: a missing label is not a negative."""
+    with pytest.raises(error, match="y_true"):
+        function(labels, [0.1, 0.2, 0.3, 0.4])

@@ -325,3 +325,44 @@ def test_silence_is_told_with_its_cause_and_what_to_do() -> None:
         "gs://bucket/scores: the storage does not answer: PerformWork() - CURL error [6]=Could not resolve hostname; "
         "check the network and the credentials, or wait longer with ?retry_limit_seconds=120 in the URI"
     )
+
+
+def test_row_groups_of_a_dataset_are_not_one_file(tmp_path: Path) -> None:
+    """Fragments of one file with different row groups are refused rather than read in part."""
+    pq.write_table(TABLE, tmp_path / "a.parquet", row_group_size=1)
+    one = next(iter(pads.dataset(tmp_path / "a.parquet").get_fragments()))
+    parts = [one.subset(row_group_ids=[0]), one.subset(row_group_ids=[1])]
+    dataset = pads.FileSystemDataset(parts, one.physical_schema, one.format, one.filesystem)
+    with pytest.raises(DataError, match=r"a.parquet: named more than once, with other row groups"):
+        plan(dataset, ["score"])
+    assert plan([dataset_of(one), dataset_of(one)], ["score"]).rows == 4
+
+
+def test_loops_of_several_links(tree: Path) -> None:
+    """Two directories that link to each other, and a link to itself."""
+    (tree / "night=2026-01-01" / "next").symlink_to("../night=2026-01-02")
+    (tree / "night=2026-01-02" / "back").symlink_to("../night=2026-01-01")
+    with pytest.raises(DataError, match="leads back"):
+        plan(tree / "night=2026-01-01", ["score"])
+    (tree / "night=2026-01-02" / "back").unlink()
+    (tree / "round").symlink_to("round")
+    with pytest.raises(DataError, match=r"data/round: a symbolic link that leads back to itself"):
+        plan(tree, ["score"])
+
+
+def test_many_files_are_told_by_those_that_were_opened(tmp_path: Path) -> None:
+    """The reason says how many, also if nothing else is there."""
+    for i in range(40):
+        (tmp_path / f"log{i}.txt").write_bytes(b"text")
+    with pytest.raises(MissingInputError, match=r"log0\.txt: 40 files of such a name are not Parquet, .* \(14 of them"):
+        plan(tmp_path, ["score"])
+
+
+def test_a_copy_is_not_counted_twice(tmp_path: Path) -> None:
+    """It is named; it is read if it has another name, or if a pattern spells it."""
+    copy = write(put(tmp_path, {}) / "night=1" / "part-0.parquet.bak")
+    scan = plan(tmp_path, ["score"])
+    assert (scan.rows, [name for name, _ in scan.skipped]) == (8, [str(copy)])
+    assert plan(f"{tmp_path}/*/*.bak", ["score"]).rows == 4
+    copy.rename(copy.with_name("part-1"))
+    assert plan(tmp_path, ["score"]).rows == 12

@@ -14,7 +14,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from streameval import Store, evaluate, quantile_sketch
 from streameval.cli import main
@@ -333,3 +333,30 @@ def test_every_verb_takes_a_version(tmp_path: Path) -> None:
         words = [] if version is None else ["--delta-version", str(version)]
         told = CliRunner().invoke(main, [*command, *words]).stdout
         assert json.loads(told)["results"] == found.to_dict()["results"]
+
+
+def test_delta_table_objects(tmp_path: Path) -> None:
+    """A DeltaTable stands for its version."""
+    table = write(tmp_path / "t", OLD, NEW)
+    assert len(rows_of(DeltaTable(table))) == 6
+    assert len(rows_of(DeltaTable(table, version=0))) == 20
+    assert evaluate(DeltaTable(table, version=0), score="score").rows == 20
+    with pytest.raises(OptionError, match="delta_version=0, but the DeltaTable is of version 1"):
+        plan(DeltaTable(table), ["score"], delta_version=0)
+
+
+def test_a_store_folds_the_version_it_is_given(tmp_path: Path) -> None:
+    """Each update, replacement and addition says which; without, it is the current one."""
+    table, store = write(tmp_path / "t", OLD, NEW, partition_by=["night"]), Store(tmp_path / "store", threads=1)
+    store.update(table, score="score", delta_version=0)
+    assert store.evaluate().rows == 20
+    assert store.update(table, delta_version=0).unchanged == 2
+    with pytest.raises(DataError, match="its files changed since it was folded"):
+        store.add(sketch="score", delta_version=1)
+    assert "contradicts" not in str(store.update(table))
+    assert store.evaluate().rows == 6
+    store.replace(table, delta_version=0)
+    assert store.evaluate().rows == 20
+    pq.write_table(OLD, tmp_path / "plain.parquet")
+    with pytest.raises(OptionError, match="delta_version=3 would change nothing: no input is a Delta table"):
+        Store(tmp_path / "plain").update(tmp_path / "plain.parquet", score="score", delta_version=3)

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
@@ -229,3 +230,33 @@ def test_a_damaged_footer_is_still_refused(tmp_path: Path, cut: int) -> None:
     path.write_bytes(path.read_bytes()[:-cut])
     with pytest.raises(CorruptFileError, match=r"a\.parquet: cannot be read"):
         plan(path, ["score"])
+
+
+def test_rows_that_are_missing_are_an_error() -> None:
+    """Of damage, not the end of an iteration."""
+    short, rows = (pa.record_batch({"x": pa.nulls(count, pa.timestamp("us"))}) for count in (1, 2))
+    with pytest.raises(OSError, match="fewer rows"):
+        list(row_groups.exact_batches(iter([rows]), iter([short]), iter([rows]), ["x"]))
+
+
+def test_a_file_whose_first_rows_mislead_is_refused(tmp_path: Path) -> None:
+    """Spark writes no nanoseconds, so its files are not looked into; a value with some is still not cut."""
+    write(tmp_path / "part.parquet", [nanoseconds(NEAR), nanoseconds(NEAR) + 1], spark=True)
+    with pytest.raises(
+        SchemaError, match=r"part\.parquet: column 'x' has a time that timestamp\[us\].*; write it as a"
+    ):
+        read_back(str(tmp_path))
+    write(tmp_path / "part.parquet", [nanoseconds(FAR), nanoseconds(NEAR)], spark=True)
+    assert read_back(str(tmp_path)) == [nanoseconds(FAR), nanoseconds(NEAR)]
+
+
+def test_a_filtered_dataset_of_such_times_is_refused(spark: Path) -> None:
+    """Arrow's own scanner reads it; it may filter by times, or hand them out."""
+    dataset = pads.dataset(spark, partitioning="hive")
+    since = pc.field("sent") > pa.scalar(NEAR, pa.timestamp("ns"))
+    for data, by in ((dataset.filter(since), None), (dataset.filter(pc.field("score") > 0), "month(sent)")):
+        with pytest.raises(
+            SchemaError, match=r"column 'sent' has INT96 timestamps.*give the dataset without its filter"
+        ):
+            evaluate(data, score="score", by=by)
+    assert evaluate(dataset.filter(pc.field("score") > 0.15), score="score").rows == 5

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from footers import COLUMN_ORDERS, DEPRECATED_MAX, DEPRECATED_MIN, MAX, MIN, STATISTICS, chunks, edit_footer
+from footers import COLUMN_ORDERS, CREATED_BY, DEPRECATED_MAX, DEPRECATED_MIN, MAX, MIN, STATISTICS, chunks, edit_footer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import scan
 from streameval.errors import MissingInputError
 from streameval.scan import Where, prune
+from streameval.scan.parquet.statistics import orders_columns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,3 +193,19 @@ def test_expressions_prune_as_sql_does(tmp_path: Path) -> None:
     ):
         some, every, count = left(path, where)
         assert (some, count) == (every, groups), where
+
+
+@pytest.mark.parametrize("columns", [1, 13, 14, 15, 200])
+def test_column_orders_are_told(tmp_path: Path, columns: int) -> None:
+    """Whatever the number of columns; also where the name of the writer ends like the orders."""
+    path = tmp_path / "part.parquet"
+    pq.write_table(pa.table({f"x{i}": [1] for i in range(columns)}), path)
+    assert orders_columns(pq.read_metadata(path))
+    for name in (None, b"a writer", b"\x19" + bytes([columns << 4 | 12 if columns < 15 else 0xFC])):
+
+        def change(footer: dict[int, Any], name: bytes | None = name) -> None:
+            footer.pop(COLUMN_ORDERS, None)
+            footer |= {CREATED_BY: (8, name)} if name else {}
+
+        edit_footer(path, change)
+        assert not orders_columns(pq.read_metadata(path))

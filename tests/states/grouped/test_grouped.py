@@ -25,8 +25,9 @@ from streameval.states import codec
 from streameval.states.blocks import SizeChanges
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.grouped import tag_words
+from streameval.states.contingency.by_cluster import summarize_state
+from streameval.states.contingency.counts import ContingencySpec, SummarisedCounts
+from streameval.states.grouped import small_tables, tag_words
 from streameval.states.grouped.builder import TaggedBuilder
 from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.keys import Blocks, By
@@ -34,6 +35,7 @@ from streameval.states.grouped.state import GroupedSpec
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.keyed.ids import hash_bytes
 from streameval.states.protocol import Batch
+from streameval.states.rounds import one_by_one
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.quantile_sketch import QuantileSpec
@@ -400,3 +402,51 @@ def test_what_is_made_of_spilled_rows_is_held_by_the_budget_of_the_rows(inner: A
     assert {buffer.owner() for buffer in buffers if buffer.nbytes and buffer.owner} == {budget}
     assert all(buffer.owner for buffer in buffers if buffer.nbytes)
     assert grouped.totals().rows == 3 * rows
+
+
+BUDGET = Budget()
+IDS = st.one_of(st.none(), st.integers(-3, 3))
+TAGGED = st.lists(st.tuples(st.integers(0, 11), IDS, IDS), min_size=1, max_size=80)  # group, class and cluster
+
+
+def _table_of_rows(spec: Any, given: list[Any], kinds: tuple[pa.DataType, pa.DataType]) -> Any:
+    """The state of some rows, by group, class and cluster."""
+    group, classes, clusters = zip(*given, strict=True)
+    columns = {"t": pa.array(classes).cast(kinds[0]), "c": pa.array(clusters).cast(kinds[1]), "k": pa.array(group)}
+    builder = spec.builder(BUDGET, 64)
+    builder.update(Batch((np.array(group) % 2).astype(np.uint8), None, columns))
+    return builder.state()
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(TAGGED, min_size=1, max_size=3),
+    st.sampled_from(["drop", "singleton"]),
+    st.sampled_from([(pa.int64(), pa.int64()), (pa.string(), pa.int32()), (pa.int16(), pa.string())]),
+    st.sampled_from([4, 4096]),
+    st.sampled_from([1, 5, 1 << 15]),
+)
+def test_each_table_is_that_of_its_rows(
+    parts: list[list[Any]], nulls: str, kinds: tuple[pa.DataType, pa.DataType], groups: int, most: int
+) -> None:
+    """In narrow or wide words, of several batches, with and without nulls; large tables are left out."""
+    types = ("hash" if kind == pa.string() else "signed" for kind in kinds)
+    inner = ContingencySpec("t", "c", *types, nulls=nulls)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tag_words, "MOST", groups)
+        patch.setattr(small_tables, "_MOST", most)
+        states = [_table_of_rows(GroupedSpec(inner, By(("k",))), part, kinds) for part in parts]
+        grouped = states[0]
+        for state in states[1:]:
+            grouped = grouped.merge(state)
+        keys = [*grouped.groups(), (99,)]
+        tables = small_tables.tables(grouped, keys, one_by_one, BUDGET)
+        for (group,), table in zip(keys, tables, strict=True):
+            own = [row for part in parts for row in part if row[0] == group]
+            alone = _table_of_rows(inner, own, kinds) if own else inner.empty()
+            assert table.totals() == alone.totals()
+            assert table.dropped_rows.tolist() == alone.dropped_rows.tolist()
+            summary = table.summary if isinstance(table, SummarisedCounts) else summarize_state(table, BUDGET)
+            assert summary == summarize_state(alone, BUDGET)
+        found = small_tables.small_tables(grouped, BUDGET, one_by_one)
+        assert all(isinstance(table, SummarisedCounts) and table.totals().rows <= most for table in found.values())
