@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from processes import opened
+from strategies import SUBJECTS
 
 from streameval import budget as memory
 from streameval import evaluate, scan
@@ -35,6 +36,7 @@ from streameval.engine.threads import map_tasks, tree
 from streameval.errors import OptionError, SpillError
 from streameval.kernels import jit
 from streameval.scan.pieces import Piece, TableSource
+from streameval.states.keyed import counts as runs
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
@@ -350,6 +352,55 @@ def test_what_is_gathered_from_a_heavy_bucket_fits_the_budget(words: int, tmp_pa
     assert max(part.keys.nbytes + part.rest.nbytes for part in parts) <= budget.limit // 2
     found = [part.rest[:, -1] if words > 1 else part.keys for part in parts]
     np.testing.assert_array_equal(np.concatenate(found), keys)
+
+
+@pytest.mark.parametrize("case", ["distinct", "atoms", "one", "few"])
+@pytest.mark.parametrize("name", ["double", "double-weighted", "int64", "float", "float-weighted"])
+def test_a_heavy_bucket_of_scores_is_taken_in_parts(
+    name: str, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores that share a bucket are counted right, and never more than a slab and a bucket's part at once."""
+    most, rows, random = 8192, 40_000, np.random.default_rng(4)
+    for limit in ("REFINE", "WEIGHED"):
+        monkeypatch.setattr(runs, limit, most)
+    monkeypatch.setattr(runs, "SLAB", most // 2)
+    monkeypatch.setattr(KeyedCounts.intervals, "__defaults__", (most // 2,))
+    [subject] = [subject for subject in SUBJECTS if subject.name == f"scores-{name}"]
+    inside = {
+        "distinct": random.permutation(rows),
+        "atoms": np.where(random.random(rows) < 0.5, 7, random.permutation(rows)),
+        "one": np.full(rows, 7),
+        "few": random.integers(0, 5, rows),
+    }[case]
+    values: Any = (1.0 + inside * 2.0**-40) if subject.kind == pa.float64() else 2**62 + inside
+    if subject.kind == pa.float32():
+        values = (1.0 + (inside % 60_000) * 2.0**-23).astype(np.float32)
+    values[::1000] = 3  # and a few elsewhere, before and after
+    values[1::1000] = 0
+    labels, weights = random.integers(0, 2, rows).astype(np.uint8), random.integers(0, 8, rows) / 4
+    partition = np.where(np.arange(rows) < rows // 3, "a", "b")
+    columns = {"column": pa.array(values, subject.kind), "label": labels, "weight": weights, "partition": partition}
+    budget, sizes = Budget(100_000, tmp_path), [0]
+    state, gathered = subject.fold(pa.table(columns), 5_000, 3_000, budget), KeyedCounts._gathered
+
+    def watched(self: KeyedCounts, start: int, stop: int) -> Any:
+        sizes.append(int(self._sizes(start, stop).sum()))
+        return gathered(self, start, stop)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyedCounts, "_gathered", watched)
+        parts = [part for shard in state.shards() for part in state.groups(shard, budget)]
+    assert max(sizes) <= 2 * most or case != "distinct" or name == "float"
+    keys, index = np.unique(values, return_inverse=True)
+    counts = [np.bincount(index[labels == side], minlength=keys.size)[::-1] for side in (0, 1)]
+    found = [int(key) for part in parts for key in part.keys]
+    assert found == sorted(set(found))
+    np.testing.assert_array_equal(np.concatenate([part.scores for part in state.parts()]), keys[::-1].astype(float))
+    np.testing.assert_array_equal(np.concatenate([p.neg for p in parts]), counts[0])
+    np.testing.assert_array_equal(np.concatenate([p.pos for p in parts]), counts[1])
+    if subject.weighted:
+        expected = np.bincount(index, np.where(labels == 1, weights, 0), minlength=keys.size)[::-1]
+        np.testing.assert_allclose(np.concatenate([p.pos_weight for p in parts]), expected, rtol=1e-12)
 
 
 # -- the end of a run -------------------------------------------------------------------------------------------------
