@@ -25,6 +25,7 @@ from streameval.store.files.delta import FORGET, KEEP, LOG, RowTable, commit_num
 from streameval.store.files.entries import Entry, Labels
 from streameval.store.files.ledger import FAN, Ledger
 from streameval.store.files.location import Location
+from streameval.store.files.published import seal
 from streameval.store.nights.results import ResultCache
 
 KEEPS = {"options": {"label": "spam"}, "types": {}}
@@ -250,3 +251,59 @@ def test_a_commit_of_the_cache_that_fails_leaves_its_log(location, monkeypatch):
     first.with_name(f"{1:020}.json").write_bytes(b"{\n}\n")
     cache.write(1, None)
     assert ResultCache(location).appendable(1)
+
+
+def test_an_update_that_is_refused_leaves_no_run(tmp_path):
+    """Another update was committed before."""
+    ledger = Ledger(Location.of(tmp_path).child("ledger"))
+    first = ledger.commit(ledger.read(), KEEPS, [], "update")
+    ledger.commit(first, KEEPS, [], "update")
+    runs = {*tmp_path.glob("ledger/*.parquet")}
+    with pytest.raises(StoreError, match="run it again"):
+        ledger.commit(first, KEEPS, [], "update")
+    assert {*tmp_path.glob("ledger/*.parquet")} == runs
+
+
+@pytest.mark.parametrize("change", [{"format": 0}, {"when": None}, {"runs": ["a", 1]}])
+def test_a_ledger_of_an_earlier_format_is_refused_by_name(tmp_path, monkeypatch, change):
+    """It is not damaged, and an upgrade does not help; the number may also be that of a format before the release."""
+    ledger = Ledger(Location.of(tmp_path).child("ledger"))
+    with monkeypatch.context() as patch:
+        patch.setattr("streameval.store.files.ledger.seal", lambda record: seal(record | change))
+        ledger.commit(ledger.read(), KEEPS, [], "update")
+    with pytest.raises(StoreError, match=r"is of an earlier format, .* reads format 1: create a new store with update"):
+        ledger.read()
+
+
+@pytest.mark.parametrize("commits", [10, 11, 20])
+def test_the_newest_commit_of_a_log_that_begins_later_can_be_passed_over(location, commits):
+    """Also the one that was written with a checkpoint; the next takes its number."""
+    append(location, commits)
+    assert delta.commit_numbers(location)[0] > 0
+    log_of(location, ".json")[-1].write_bytes(b"{")
+    assert delta.open_table(location).version() == commits - 2
+    append(location, 1)
+    table = delta.open_table(location)
+    assert (table.version(), len(delta.data_files(table))) == (commits - 1, commits)
+
+
+def test_a_damaged_checkpoint_that_nothing_else_holds_is_kept(location):
+    """The table is refused, and nothing is deleted."""
+    append(location, 11)
+    files = log_of(location, "")
+    [checkpoint] = log_of(location, ".checkpoint.parquet")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
+    with pytest.raises(StoreError, match="cannot be read"):
+        delta.open_table(location)
+    assert log_of(location, "") == files
+
+
+def test_a_table_that_is_changed_all_the_time_is_read_later(location):
+    """It is not called damaged."""
+
+    def fail() -> None:
+        append(location, 1)
+        raise StoreError("gone")
+
+    with pytest.raises(StoreError, match="by other commands; run again"):
+        delta.read_again(location, fail)

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from streameval import Accumulator, Store, saving
-from streameval.errors import OptionError
+from streameval.errors import OptionError, StoreError
 from streameval.store.files import delta
 from streameval.store.files.delta import LOG, RowTable, commit_numbers
 
@@ -205,3 +205,28 @@ def test_versions_are_forgotten_with_what_only_they_need(tmp_path, data):
     assert nights(store) == NAMES[:10]
     assert store.vacuum(versions="0s", grace="0s").forgotten == 2
     assert len(list((tmp_path / "store" / "ledger").glob("*.parquet"))) < 8
+
+
+def test_commits_that_are_all_cut_are_no_store(tmp_path, data):
+    """The first update was never acknowledged, and is run again."""
+    store = Store(tmp_path / "store", threads=1)
+    store.update(data / NAMES[0], score="a")
+    [first] = (tmp_path / "store" / "ledger" / LOG).glob("*.json")
+    first.write_bytes(b"")
+    with pytest.raises(StoreError, match="there is no store; create it with update"):
+        store.evaluate()
+    store.update(data / NAMES[1], score="a")
+    assert nights(store) == NAMES[1:2]
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), Path.unlink], ids=["empty", "missing"])
+def test_a_checkpoint_that_is_cut_is_deleted(tmp_path, data, damage):
+    """Commits hold what it held."""
+    store = Store(tmp_path / "store", threads=1)
+    for name in NAMES[:10]:
+        store.update(data / name, score="a")
+    [checkpoint] = (tmp_path / "store" / "ledger" / LOG).glob("*.checkpoint.parquet")
+    damage(checkpoint)
+    store.update(data / NAMES[10])
+    assert nights(store) == NAMES
+    assert not checkpoint.exists()

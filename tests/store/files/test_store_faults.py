@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from nightly import FEW, NIGHTS, forge, land
@@ -165,3 +167,49 @@ def test_a_ledger_of_a_later_format_or_of_others_is_refused(stored, tmp_path, mo
     write_deltalake(str(tmp_path / "store" / "ledger"), pa.table({"x": [1]}), mode="overwrite", schema_mode="overwrite")
     with pytest.raises(StoreError, match="is not streameval's"):
         store.update(tmp_path / "data")
+
+
+def test_of_two_updates_at_once_one_is_refused_and_can_be_run_again(tmp_path, monkeypatch):
+    """Both read version 0; the second to commit is refused, folds again, and nothing counts twice."""
+    data = tmp_path / "data"
+    land(NIGHTS[0], data)
+    first, second = Store(tmp_path / "store"), Store(tmp_path / "store")
+    first.update(data, **FEW)
+    land(NIGHTS[1], data)
+    land(NIGHTS[2], data)
+    stale = second._context.ledger.read()
+    first.update(data / NIGHTS[1])
+    with monkeypatch.context() as patch:
+        patch.setattr(second._context.ledger, "read", lambda *_: stale)
+        with pytest.raises(StoreError, match="another update was committed meanwhile"):
+            second.update(data)
+        with pytest.raises(StoreError, match="run it again"):
+            second.remove(NIGHTS[0])
+    assert second.update(data).new == (NIGHTS[2],)
+    assert second.evaluate().to_json() == evaluate(data, **FEW).to_json()
+
+
+def planted(store: Store, path: Path, night: int, metadata: dict[bytes, bytes]) -> None:
+    """Put a state file with other metadata, under the name that its bytes deserve, in a night's first place."""
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, **metadata}), path)
+    name = hashlib.sha256(path.read_bytes()).hexdigest() + f"-{0:016}.parquet"
+    path.rename(path.with_name(name))
+    forge(store, lambda e: {"states": (replace(e.states[0], file=name), *e.states[1:])}, NIGHTS[night])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({b"streameval.version": b"99"}, "cannot read version 99 of score_counts"),
+        ({b"streameval.kind": b"horoscope"}, "state of kind 'horoscope'"),
+        ({b"streameval.rows": b"[1, 1]"}, "incomplete or damaged"),
+    ],
+)
+def test_state_files_of_later_versions_and_foreign_ones_are_refused(stored, metadata, reason):
+    """By name and reason, although their bytes are as they were written."""
+    store, [path, *_] = stored
+    planted(store, path, 1, metadata)
+    with pytest.raises(FormatError, match=reason):
+        store.evaluate()
+    assert store.evaluate(NIGHTS[0]).rows

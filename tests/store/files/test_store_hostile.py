@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import time
 import traceback
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -21,7 +23,7 @@ from nightly import DATA, FEW, NIGHTS, forge, land
 
 from streameval import Store, evaluate
 from streameval.cli import main
-from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError
+from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError, masked
 from streameval.results import Scalar
 from streameval.scan.files.uris import Uri
 from streameval.store.files.delta import data_files
@@ -378,3 +380,170 @@ def test_no_command_repeats_credentials(words, tmp_path, monkeypatch):
     assert found.exit_code in (1, 2)
     assert not [part for part in ("AKIDX", "RETKEY", "SEC") if part in found.output], found.output
     assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_update_does_not_affect_what_is_published_later(tmp_path, monkeypatch):
+    """The same object goes on: a vacuum after an update on a full disk turns nights into histograms that stay."""
+    store = Store(tmp_path / "store")
+    store.update(DATA, **FEW)
+
+    def fill(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PublishedFiles, "_rename", fill)
+        with pytest.raises(StoreError, match="No space left on device"):
+            store.replace(DATA)
+    assert store.vacuum(keep="1d", grace="0s").bounded
+    assert store.evaluate().rows == evaluate(DATA, **FEW).rows
+
+
+@pytest.mark.parametrize("path", ["../../outside.parquet", "{tmp}/outside.parquet"])
+def test_rows_outside_of_a_ledger_are_not_opened(store, tmp_path, path):
+    """A record may name any path, a ledger has only names."""
+    shutil.copy(DATA / NIGHTS[0] / "part-0.parquet", tmp_path / "outside.parquet")
+    reseal(tmp_path / "store", {"runs": [path.format(tmp=tmp_path)]})
+    with pytest.raises(StoreError, match="not the name of a file of a store; it was not opened"):
+        store.evaluate()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"fingerprint": None}, "no value for 'fingerprint'"),
+        ({"partition": None}, "no value for 'partition'"),
+        ({"updated": None}, "no value for 'updated'"),
+        ({"bytes": -1}, "the value -1 for 'bytes'"),
+        ({"rows": 2**63 - 1}, "the value 9223372036854775807 for 'rows'"),
+        ({"rows": 7}, "damaged"),
+        ({"labels": None}, "no value for 'labels'"),
+        (
+            {"labels": {"column": "label", "values": "[]", "neg": -1, "pos": 0, "null": 0, "incomplete": 0}},
+            "the value -1",
+        ),
+        ({"labels": {"column": "label", "values": "[]", "neg": 1, "pos": 1, "null": 0, "incomplete": 0}}, "damaged"),
+        ({"states": None}, "no value for 'states'"),
+        ({"partition": NIGHTS[1]}, f"two rows are of partition {NIGHTS[1]!r}"),
+    ],
+    ids=str,
+)
+def test_forged_rows_of_a_night_are_refused(store, tmp_path, change, said):
+    """They were counted, or raised a raw error."""
+    ledger = store._context.ledger
+    snapshot = ledger.read()
+    rows = [
+        row | (change if row["partition"] == NIGHTS[0] else {}) for run in snapshot.runs for row in run.rows.to_pylist()
+    ]
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    name, _ = PublishedFiles(ledger.location).publish(lambda sink: pq.write_table(table, sink))
+    reseal(tmp_path / "store", {"runs": [name]})
+    judged = partial(store.check, "rows > 1", since="2026-01-01")
+    for verb in (partial(store.evaluate, metrics="agc"), judged, store.info):
+        with pytest.raises((StoreError, FormatError), match=said):
+            verb()
+
+
+def test_a_forged_state_of_an_unknown_column_is_folded_again(store, tmp_path):
+    """The verification of an update raised a raw KeyError; nights without their states are named until then."""
+    expected = store.evaluate().to_json()
+    forge(store, lambda e: {"states": tuple(replace(state, of=f"{state.of}2") for state in e.states)}, NIGHTS[0])
+    assert "no score_lr in 1 of 3 partitions" in store.evaluate().to_json()
+    assert store.update(tmp_path / "data", verify=True).changed == (NIGHTS[0],)
+    assert store.evaluate().to_json() == expected
+
+
+def test_a_column_is_added_to_nights_whose_facts_have_no_files(tmp_path):
+    """The counts by file are those of the column alone; it was a raw KeyError."""
+    store = Store(tmp_path / "store", threads=1)
+    store.update(land(NIGHTS[0], tmp_path / "data"), **FEW)
+    forge(store, lambda _: {"facts": json.dumps({"nulls": {"label": 0}})})
+    assert store.add(score="score_nb").changed == (NIGHTS[0],)
+    assert store.evaluate().value("roc_auc", of="score_nb") > 0
+
+
+@pytest.mark.parametrize("kind", ["score_counts", "score_histogram", "cluster_counts", "x", ""])
+@pytest.mark.parametrize("of", ["score_lr", "cluster_loose"])
+def test_a_forged_kind_of_a_state_is_refused(tmp_path, kind, of):
+    """A spec was made of that of another state, with a raw TypeError."""
+    store = Store(tmp_path / "store", threads=1)
+    store.update([land(name, tmp_path / "data") for name in NIGHTS[:2]], **FEW)
+    before = store.partitions()
+    forge(store, lambda e: {"states": tuple(replace(s, kind=kind) if s.of == of else s for s in e.states)}, NIGHTS[0])
+    if store.partitions() == before:
+        return
+    metric = "agc" if of == "score_lr" else "aul"
+    for verb in (store.evaluate, partial(store.evaluate, metrics=metric), partial(store.history, metric)):
+        with pytest.raises(FormatError, match=r"; (restore the ledger|fold its partition again)"):
+            verb()
+    for change in (partial(store.vacuum, keep="0d", grace="0s"), partial(store.add, nan="drop", score="score_nb")):
+        with suppress(StreamevalError):
+            change()
+
+
+@pytest.mark.parametrize("kind", [math.nan, "", "x y", None, [1], {}, "decimal128(99, 2)", "timestamp[xx, tz=UTC]"])
+def test_a_forged_type_of_slices_is_refused(tmp_path, kind):
+    """An update raised a raw AttributeError, and info could not be written as JSON."""
+    for name in "12":
+        pq.write_table(pa.table({"label": [0, 1], "a": [0.1, 0.2], "g": [1, 2]}), tmp_path / f"night={name}.parquet")
+    store = Store(tmp_path / "store", threads=1)
+    store.update(tmp_path / "night=1.parquet", score="a", by="g")
+    snapshot = store._context.ledger.read()
+    reseal(tmp_path / "store", {"keeps": snapshot.configuration | {"types": {"a": "f8", "by g": kind, "other": kind}}})
+    for verb in (store.info, partial(store.update, tmp_path / "night=2.parquet")):
+        with pytest.raises(FormatError, match="the ledger has a column of type"):
+            verb()
+    reseal(tmp_path / "store", {"keeps": snapshot.configuration | {"types": {"a": "f8", "by g": "i", "other": kind}}})
+    assert store.info().types == {"a": "f8", "by g": "i"}
+
+
+@pytest.mark.parametrize("kind", ["", "f16", "d", "d999", "d-1", None, 3, [], ["f4"], {"a": 1}])
+def test_a_forged_type_of_a_column_is_refused(store, kind):
+    """In the configuration, whatever it is."""
+    types = store._context.ledger.read().configuration["types"]
+    forge(store, lambda _: {}, types=types | {"score_lr": kind})
+    with pytest.raises(FormatError, match="the ledger has a column of type"):
+        store.evaluate(metrics="agc")
+
+
+@pytest.mark.parametrize("gone", ["score", "cluster", "classes", "sketch", "unit"])
+def test_a_configuration_whose_column_has_no_type_is_refused(tmp_path, gone):
+    """Its states cannot be read; every verb raised a raw KeyError."""
+    night = tmp_path / "night=2026-01-01.parquet"
+    numbers = [0.5, 1.0, 1.5, 2.0]
+    pq.write_table(
+        pa.table({"label": [0, 1, 0, 1]} | dict.fromkeys(("score", "cluster", "classes", "sketch", "unit"), numbers))
+        .set_column(2, "cluster", pa.array([1, 1, 2, 2]))
+        .set_column(3, "classes", pa.array(list("abab")))
+        .set_column(5, "unit", pa.array([1, 2, 3, 4])),
+        night,
+    )
+    store = Store(tmp_path / "store", threads=1)
+    kept = {name: name for name in ("score", "cluster", "classes", "sketch", "unit")}
+    store.update(night, **kept, metrics=["default", "roc_auc"], ci=0.9)
+    types = store._context.ledger.read().configuration["types"]
+    forge(store, lambda _: {}, types={name: kind for name, kind in types.items() if name != gone})
+    verbs = [store.evaluate, partial(store.history, "roc_auc"), partial(store.update, night), store.vacuum, store.info]
+    for verb in verbs:
+        with pytest.raises(FormatError, match=f"store: night.* states of column '{gone}', whose type is missing"):
+            verb()
+
+
+@pytest.mark.parametrize("kinds", [(pa.int8(), pa.string()), (pa.string(), pa.bool_())])
+def test_nights_without_positives_may_differ_in_the_type_of_their_labels(tmp_path, kinds):
+    """The values seen are numbers here and texts there, which have no order; that was reported as damage."""
+    store = Store(tmp_path / "store", threads=1)
+    for night, (kind, value) in enumerate(zip([*kinds, kinds[0]], (0, 0, 1), strict=True)):
+        label = pa.array([0, 0, value]).cast(pa.int8()).cast(kind)
+        pq.write_table(pa.table({"label": label, "score": [0.1, 0.2, 0.3]}), tmp_path / f"night={night}.parquet")
+        store.update(tmp_path / f"night={night}.parquet", score="score", pos_label="1")
+        assert store.evaluate().rows == 3 * night + 3
+    assert store.evaluate().value("roc_auc") == 7 / 8
+
+
+def test_a_secret_with_a_blank_is_refused_and_a_message_keeps_its_blanks():
+    """A blank would end the URI in a text; it is percent-encoded."""
+    with pytest.raises(OptionError, match=r"s3://…: a secret has a blank or a quote; encode them as %20"):
+        Uri.parse("s3://AKIDX:SEC RETKEY@bucket/x")
+    assert Uri.parse("s3://AKIDX:SEC%20RETKEY@bucket/x").at("bucket/x") == "s3://AKIDX:SEC%20RETKEY@bucket/x"
+    told = "s3://bucket: no such bucket; ask me@example.org"
+    assert masked(told) == told
