@@ -26,6 +26,7 @@ from streameval.errors import (
     NullError,
     OptionError,
     SchemaError,
+    StoreError,
     WeightError,
 )
 from streameval.store.files.published import seal, unseal
@@ -342,3 +343,51 @@ def test_loading_takes_no_option_that_the_saved_one_decides(tmp_path: Path) -> N
     first.save(tmp_path / "saved")
     with pytest.raises(OptionError, match="load takes no option 'score'"):
         Accumulator.load(tmp_path / "saved", score="score")
+
+
+@pytest.mark.parametrize("positive", [b"spam", b"\xff\x00"])
+def test_a_positive_label_of_bytes_is_saved(positive: bytes, tmp_path: Path) -> None:
+    """Text or not, it names the same rows when the accumulator is loaded."""
+    data = pa.table({"label": [positive, b"ham", positive], "score": [0.9, 0.2, 0.1]})
+    options: dict[str, Any] = {"score": "score", "pos_label": positive}
+    first = Accumulator(**options)
+    first.update(data)
+    first.save(tmp_path)
+    loaded = Accumulator.load(tmp_path)
+    loaded.update(data)
+    assert same(loaded.result(), evaluate(pa.concat_tables([data, data]), **options))
+
+
+def test_a_refused_batch_is_left_out_with_a_unit_too() -> None:
+    """Clusters are then folded by block, and refuse nulls as plain ones do, before a row is taken."""
+    batch = {"label": [0, 1] * 20, "c": [*range(20)] * 2, "u": [*range(40)]}
+    made = Accumulator(label="label", cluster="c", metrics="aul", unit="u")
+    made.update(batch)
+    with pytest.raises(NullError, match="'c' has nulls"):
+        made.update(pa.table(batch | {"c": pa.array([None, *range(39)], pa.int64())}))
+    assert made.result().results == evaluate(pa.table(batch), cluster="c", metrics="aul", unit="u").results
+
+
+def test_a_refused_first_batch_decides_no_types() -> None:
+    """The next one may have others."""
+    found = Accumulator(score="score")
+    with pytest.raises(NullError):
+        found.update({"label": np.array([0, 1]), "score": np.array([np.nan, 0.9])})
+    found.update({"label": np.array([0, 1]), "score": np.array([1, 3])})
+    assert found.result().value("roc_auc") == 1.0
+
+
+def test_an_unknown_version_of_a_saved_one_is_refused(tmp_path: Path) -> None:
+    """By its number, although its checksum is right."""
+    Accumulator(score="score").save(tmp_path)
+    index = tmp_path / "accumulator.json"
+    index.write_text(seal(unseal(index.read_bytes()) | {"format": 9}))
+    with pytest.raises(FormatError, match="is of format 9; this version of streameval reads 1: upgrade it"):
+        Accumulator.load(tmp_path)
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A file where the directory should be."""
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(StoreError, match=r"taken: cannot be written \(File exists\); choose another directory"):
+        Accumulator(score="score").save(tmp_path / "taken")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from streameval import forks
+
 
 @pytest.mark.parametrize(("scenario", "children"), [("idle", 20), ("busy", 5), ("fresh", 2), ("client", 2)])
 def test_forked_children(tmp_path: Path, scenario: str, children: int) -> None:
@@ -131,3 +133,79 @@ print(roc_auc_score([0, 1], [0.2, 0.3]))
     refusal, value = done.stdout.splitlines()
     assert refusal.startswith("StreamevalError: another thread was compiling loops when this process was forked; start")
     assert value == "1.0"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_fork_does_not_wait_for_the_module_that_waits_for_it(tmp_path: Path) -> None:
+    """A script whose threads fork while it is being imported; it may itself use what is being imported."""
+    for name, header in (("script", "import streameval.forks"), ("dask", "")):
+        (tmp_path / f"{name}.py").write_text(f"""
+import os, threading
+{header}
+def fork():
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    print(os.waitpid(child, 0)[1])
+thread = threading.Thread(target=fork, daemon=True)
+thread.start()
+thread.join(10)
+fork()
+""")
+    assert run("import script", tmp_path) == ["0", "0"]
+    assert run("from streameval import forks; forks._PATIENCE = 0.1; import dask", tmp_path) == ["0", "0"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_fork_while_another_thread_has_found_a_module() -> None:
+    """The thread holds the lock of the module, which is not yet among those that are being imported."""
+    code = """
+import importlib.util, os, sys, threading
+from streameval import forks
+found, end = threading.Event(), threading.Event()
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, self) if name == "dask" else None
+    def create_module(self, spec):
+        if threading.current_thread() is thread:
+            found.set()
+            end.wait()
+    def exec_module(self, module):
+        module.value = 1
+sys.meta_path.insert(0, Finder())
+thread = threading.Thread(target=lambda: __import__("dask"))
+thread.start()
+found.wait()
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+    end.set()
+import dask
+print(dask.value, flush=True)
+if child == 0:
+    os._exit(0)
+"""
+    assert run(code) == ["1", "1"]
+
+
+def test_locks_are_told_when_their_holder_is_gone() -> None:
+    """Only in a child, and only if another thread held the lock."""
+    code = """
+import os, threading
+from streameval import forks
+told = []
+class Owner:
+    def __init__(self): self.lock = forks.new_lock(threading.RLock, self.lose)
+    def lose(self): told.append(self)
+free, mine, other = Owner(), Owner(), Owner()
+thread = threading.Thread(target=other.lock.acquire)
+thread.start()
+thread.join()
+with mine.lock:
+    if (child := os.fork()) == 0:
+        os._exit(0 if told == [other] and other.lock.acquire(timeout=1) else 1)
+print(os.waitpid(child, 0)[1], told)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "0 []\n"
+    assert not forks.is_forked()

@@ -158,3 +158,72 @@ def test_an_early_interrupt_shows_no_traceback(wait: float, data: Path) -> None:
         _, error = process.communicate(timeout=HANGS)
     assert process.returncode in (130, -signal.SIGINT)
     assert b"Traceback" not in error
+
+
+WRAPPED = """
+import os, signal, sys
+import streameval.cli.store as verbs
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Field:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), signal.SIGINT)
+def defines(*_):
+    class Thing:
+        field = Field()
+verbs.opened_store = defines
+from streameval.cli import main
+main(["show", "store"])
+"""
+
+
+TWICE = """
+import os, signal, sys
+import click
+import streameval.cli.store as verbs
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def interrupted(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+verbs.opened_store = interrupted
+echo = click.echo
+def told(*args, **options):
+    echo(*args, **options)
+    interrupted()
+click.echo = told
+from streameval.cli import main
+main(["show", "store"])
+"""
+
+
+@pytest.mark.parametrize("script", [WRAPPED, TWICE], ids=["while classes are made", "again while the process ends"])
+def test_an_interrupt_shows_no_traceback(script: str, tmp_path: Path) -> None:
+    """Python may wrap an interrupt in another error, and a second one came after the line of the first."""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS, cwd=tmp_path)
+    assert done.returncode == 130
+    assert done.stderr == "streameval: error: interrupted; nothing is half-written\n"
+
+
+WRITES = """
+import os, signal, sys, time
+import streameval.store.nights.fold as fold
+from streameval.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+fold.SMALL = 0  # small nights are folded in threads
+def fsync(_):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+os.fsync = fsync
+main(sys.argv[1:])
+"""
+
+
+def test_an_interrupt_leaves_no_unfinished_file_in_a_store(tmp_path: Path) -> None:
+    """The process does not wait for threads, so that files under their temporary names stayed in the store."""
+    for night in "12":
+        table = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.4, 0.3, 0.2]})
+        pq.write_table(table, tmp_path / f"night={night}.parquet")
+    nights = [str(tmp_path / f"night={night}.parquet") for night in "12"]
+    words = ["update", str(tmp_path / "store"), *nights, "--score", "score", "--threads", "2"]
+    done = subprocess.run([sys.executable, "-c", WRITES, *words], capture_output=True, text=True, timeout=HANGS)
+    assert done.returncode == 130
+    assert done.stderr.endswith("streameval: error: interrupted; nothing is half-written\n")
+    assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]

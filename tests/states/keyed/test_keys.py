@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 from dataclasses import astuple
 from typing import Any
 
@@ -217,3 +218,58 @@ def test_bytes_changed_at_random_are_refused_or_harmless(wide):
         except FormatError:
             continue
         assert astuple(state.totals())[:2] == astuple(folded(scores).totals())[:2]
+
+
+def test_a_table_of_rows_without_a_budget_is_made_within_the_given_one():
+    """Rows that were sent to a worker belong to no budget; the worker's limits how many keys it groups at a time."""
+    state = pickle.loads(pickle.dumps(folded(np.random.default_rng(1).uniform(0.5, 0.503, 100_000))))  # of one bucket
+    sizes = [[len(batch) for batch in state.to_arrow(budget)] for budget in (None, Budget(1 << 20))]
+    assert (len(sizes[0]), sum(sizes[1])) == (1, 100_000)
+    assert max(sizes[1]) < 1 << 15
+
+
+def _changed(batch, name, change):
+    """The batch with one column changed."""
+    values = batch.column(name).to_pylist()
+    change(values)
+    return rebuilt(batch, **{name: pa.array(values, batch.schema.field(name).type)})
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("code", lambda values: values.__setitem__(0, 2**20)),
+        ("items", lambda values: values.__setitem__(0, 0)),
+        ("items", lambda values: values.__setitem__(0, 2**30)),
+        ("rows", lambda values: values.__setitem__(0, -1)),
+        ("rows", lambda values: values.__setitem__(0, 2**40)),
+        ("rows", lambda values: values.__setitem__(0, values[0] + 1)),
+        ("width", lambda values: values.__setitem__(slice(None), [9] * len(values))),
+        ("width", lambda values: values.__setitem__(slice(None), [4] * len(values))),
+        ("words", lambda values: values.__setitem__(slice(None), [b""] * len(values))),
+        ("words", lambda values: values.__setitem__(slice(None), [v + b"\x01" for v in values])),
+        ("counts", lambda values: values.__setitem__(0, b"\xff" * 12)),
+        ("counts", lambda values: values.__setitem__(0, b"\x00")),
+        ("counts", lambda values: values.__setitem__(slice(None), [v[:-1] for v in values])),
+    ],
+)
+@pytest.mark.parametrize("wide", [False, True])
+def test_damaged_pieces_are_refused(wide, name, change):
+    """Nothing is written beyond what a piece says it holds, and the message names the kind."""
+    rng = np.random.default_rng(1)
+    scores = np.concatenate([rng.random(500), np.full(900, 0.75), rng.random(50).repeat(20)])
+    batch = stored(folded(scores if wide else scores.astype(np.float32)))
+    assert codec.load([batch]).totals().rows == scores.size
+    with pytest.raises(FormatError, match=r"score_counts is .*damaged"):
+        codec.load([_changed(batch, name, change)])
+
+
+def test_a_damaged_batch_is_refused_among_others():
+    """Batches are checked for their columns one by one, and for nulls and impossible counts together."""
+    schema, batches = codec.dump(folded(np.random.default_rng(1).random(50)))
+    [sound] = batches
+    null = pa.RecordBatch.from_pylist([dict.fromkeys(schema.names)], schema)
+    negative = sound.set_column(1, "rows", pa.array([-1] * sound.num_rows))
+    for damaged, why in ((null, "nulls"), (negative, "at least 0"), (sound.drop_columns(["width"]), "columns")):
+        with pytest.raises(FormatError, match=why):
+            codec.load_together([(schema, [sound]), (schema, [sound, damaged]), (schema, [sound])])
