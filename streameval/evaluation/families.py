@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from streameval.metrics.resampling import Resampled
     from streameval.scan import Scan
     from streameval.states.blocks import SizeChanges
+    from streameval.states.clusters.counts import ClusterCounts
     from streameval.states.contingency.cells import Watcher
     from streameval.states.contingency.summary import Summary
     from streameval.states.grouped.groups import Grouped
@@ -66,7 +67,13 @@ if TYPE_CHECKING:
     from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.protocol import Spec, State
     from streameval.states.scores.blocks import BlockCounts
+    from streameval.states.scores.counts import ScoreCounts
+    from streameval.states.scores.digests import SampledDigests
+    from streameval.states.scores.groups import GroupScores
+    from streameval.states.scores.histogram import ScoreHistogram
+    from streameval.states.scores.quantile_sketch import QuantileSketch
 
+    ScoreState = ScoreCounts | ScoreHistogram | GroupScores | SampledDigests
     W = TypeVar("W", bound=Watcher)
 
 
@@ -89,6 +96,7 @@ def watch_table(
     return summary, cast("W", watcher)
 
 
+F = TypeVar("F")  # a folded state
 S = TypeVar("S")  # the state that `Replication.swept` returns
 
 _NO_BLOCKS = "its states keep no blocks to leave out"
@@ -104,7 +112,7 @@ _REPLICATES = 16  # replicates finalized per task
 
 
 @dataclass(frozen=True)
-class Replication(Generic[S]):
+class Replication(Generic[F, S]):
     """The replicates of the metrics of a request; the defaults have none.
 
     Attributes
@@ -124,7 +132,7 @@ class Replication(Generic[S]):
         """The spec of a state to fold for sampling intervals; None if none is needed."""
         return None
 
-    def swept(self, engine: Engine, state: State) -> S:
+    def swept(self, engine: Engine, state: F) -> S:
         """The replacement of the state if replicates are needed; one sweep may give both values and replicates."""
         return cast("S", state)
 
@@ -153,7 +161,7 @@ def _compute_all(jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
     return [_scalars(metrics, computed(state, metrics)) for state, metrics in (make() for make in jobs)]
 
 
-class ScoreReplication(Replication["State"]):
+class ScoreReplication(Replication["State", "State"]):
     """Blocks of units, counted on a coarse grid or exactly."""
 
     own_blocks = True
@@ -186,7 +194,7 @@ class ScoreReplication(Replication["State"]):
         return BlockReplicates(cast("BlockCounts", blocks), unit, self.resampling.blocks.count, exact)
 
 
-class ClusterReplication(Replication[left_out.SweptClusters]):
+class ClusterReplication(Replication["ClusterCounts", left_out.SweptClusters]):
     """Blocks of clusters for intervals, of units for differences between clusterings."""
 
     def blocks(self) -> Spec | None:
@@ -194,7 +202,7 @@ class ClusterReplication(Replication[left_out.SweptClusters]):
         paired = self.resampling.unit is not None and not self.request.spec.unlabelled
         return GroupedSpec(self.request.spec, self.resampling.blocks) if paired else None
 
-    def swept(self, engine: Engine, state: Any) -> left_out.SweptClusters:
+    def swept(self, engine: Engine, state: ClusterCounts) -> left_out.SweptClusters:
         """The size table, with its changes if each block of clusters is left out."""
         if self.request.spec.unlabelled or not self.request.metrics:
             return cast("left_out.SweptClusters", state)  # whose replicates are refused, or not needed
@@ -222,10 +230,10 @@ def _changes(engine: Engine, state: State) -> SizeChanges:
     return changes
 
 
-class ClassReplication(Replication[left_out.SweptTable]):
+class ClassReplication(Replication[ContingencyCounts, left_out.SweptTable]):
     """Blocks of classes, which are units that all clusterings have in common."""
 
-    def swept(self, engine: Engine, state: Any) -> left_out.SweptTable:
+    def swept(self, engine: Engine, state: ContingencyCounts) -> left_out.SweptTable:
         """The summary of the table, with its replicates if each block of classes is left out."""
         summary, blocks = watch_table(engine, state, ClassBlocks, assignment_cells(self.request.metrics))
         return left_out.SweptTable(state, summary, blocks.replicates(summary))
@@ -246,10 +254,10 @@ class ClassReplication(Replication[left_out.SweptTable]):
         return [_scalars(some, [m.combine([m.partial(one)], one) for m in some]) for one, some in summaries]
 
 
-class GroupReplication(Replication[left_out.SweptGroups]):
+class GroupReplication(Replication["GroupScores", left_out.SweptGroups]):
     """Blocks of groups over which a metric is averaged."""
 
-    def swept(self, engine: Engine, state: Any) -> left_out.SweptGroups:
+    def swept(self, engine: Engine, state: GroupScores) -> left_out.SweptGroups:
         """The scores of the groups, with the sums of each block of groups."""
         means = self.request.metrics
         if not means:
@@ -268,7 +276,7 @@ class GroupReplication(Replication[left_out.SweptGroups]):
         return [[Scalar.certain(metric.name, means[metric.name]) for metric in some] for means, some in values]
 
 
-class SampleReplication(Replication["State"]):
+class SampleReplication(Replication["State", "State"]):
     """The replicates of all rows serve a sample, whose own error is larger."""
 
     source_family = "score"
@@ -293,7 +301,7 @@ class MetricRequest:
     interval_sources : metrics without results of their own: the intervals of other metrics are made of their replicates
     """
 
-    family: Family
+    family: Family[Any]
     of: str
     spec: Any
     metrics: tuple[Metric, ...]
@@ -312,7 +320,7 @@ class MetricRequest:
         """The metrics, and those of whose replicates the intervals of others are made."""
         return self.metrics + self.interval_sources
 
-    def replication(self, resampling: Resampling) -> Replication[Any]:
+    def replication(self, resampling: Resampling) -> Replication[Any, Any]:
         """How replicates are computed."""
         return self.family.replication(self, resampling)
 
@@ -336,7 +344,7 @@ class Counted(NamedTuple):
     dropped: tuple[tuple[str, int], ...] = ()
 
 
-class Family(ABC):
+class Family(ABC, Generic[F]):
     """One kind of input; the defaults are those of states that keep no blocks.
 
     Attributes
@@ -350,14 +358,14 @@ class Family(ABC):
     name: ClassVar[str]
     column: ClassVar[str]
     sweep_metrics: ClassVar[tuple[Metric, ...]] = ()
-    replication: ClassVar[type[Replication[Any]]] = Replication
+    replication: ClassVar[type[Replication[Any, Any]]] = Replication
 
     @abstractmethod
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """The states that a request needs, with their metrics."""
 
     @abstractmethod
-    def counted(self, request: MetricRequest, state: Any) -> Counted:
+    def counted(self, request: MetricRequest, state: F) -> Counted:
         """The rows that the metrics of a state cover."""
 
     def slice_states(
@@ -369,7 +377,7 @@ class Family(ABC):
 
 
 @dataclass(frozen=True)
-class Clusters(Family):
+class Clusters(Family["ClusterCounts"]):
     """Metrics of a cluster column."""
 
     name = "cluster"
@@ -385,14 +393,14 @@ class Clusters(Family):
                 spec = ClusterSpec(column, _key_type(id_type, scan, column), *policies)
                 yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
 
-    def counted(self, request: MetricRequest, state: Any) -> Counted:
+    def counted(self, request: MetricRequest, state: ClusterCounts) -> Counted:
         """All rows in clusters."""
         total = state.totals()
         return Counted(total.rows, total.pos, ((f"null cluster {request.of}", int(state.dropped_rows.sum())),))
 
 
 @dataclass(frozen=True)
-class Contingency(Family):
+class Contingency(Family["ContingencyCounts"]):
     """Metrics of clusters against classes."""
 
     name = "classes"
@@ -408,7 +416,7 @@ class Contingency(Family):
                 facts = _key_type(id_type, scan, column), request.scope, request.policy("nulls", column)
                 yield MetricRequest(self, column, ContingencySpec(request.classes, column, kind, *facts), metrics)
 
-    def counted(self, request: MetricRequest, state: Any) -> Counted:
+    def counted(self, request: MetricRequest, state: ContingencyCounts) -> Counted:
         """All rows in the table."""
         total, (no_cluster, no_class) = state.totals(), state.dropped_rows.tolist()
         dropped = (
@@ -430,12 +438,12 @@ MIN_WEIGHT_RATIO = 1e-300  # least ratio of the weights of the two classes; belo
 
 
 @dataclass(frozen=True)
-class _OfScores(Family):
+class _OfScores(Family["ScoreState"]):
     """Common base of the families of score columns."""
 
     column = "score"
 
-    def counted(self, request: MetricRequest, state: Any) -> Counted:
+    def counted(self, request: MetricRequest, state: ScoreState) -> Counted:
         """All rows whose score is a number; with ``nan="half"`` also rows with a NaN score."""
         total, nan = state.totals(), state.nan_rows.tolist()
         if request.spec.nan == "half":
@@ -503,7 +511,7 @@ class Samples(_OfScores):
 
 
 @dataclass(frozen=True)
-class Sketches(Family):
+class Sketches(Family["QuantileSketch"]):
     """Quantiles of a column of numbers."""
 
     name = "sketch"
@@ -515,7 +523,7 @@ class Sketches(Family):
             spec = QuantileSpec(column, _key_type(score_type, scan, column))
             yield MetricRequest(self, column, spec, request.selection.of(self.name))
 
-    def counted(self, request: MetricRequest, state: Any) -> Counted:
+    def counted(self, request: MetricRequest, state: QuantileSketch) -> Counted:
         """All rows with a number, labelled or not."""
         return Counted(state.totals().rows, None, ((f"NaN or null in the sketch of {request.of}", int(state.nan)),))
 
@@ -528,7 +536,7 @@ def _key_type(kind: Callable[..., str], scan: Scan, column: str) -> str:
         raise SchemaError(f"{scan.pieces[0].name}: {error}") from None
 
 
-_ALL: tuple[Family, ...] = (Scores(), Groups(), Clusters(), Samples(), Contingency(), Sketches())
+_ALL: tuple[Family[Any], ...] = (Scores(), Groups(), Clusters(), Samples(), Contingency(), Sketches())
 FAMILIES = {family.name: family for family in _ALL}
 
 

@@ -177,7 +177,7 @@ def estimated(
 
 def _replicated(
     engine: Engine,
-    replication: Replication[Any],
+    replication: Replication[Any, Any],
     state: State,
     values: Sequence[Scalar],
     source: Resampled | str,
