@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -528,3 +529,55 @@ def test_every_worker_counts() -> None:
         found = connect(client, None)
         assert found is not None
         assert (found.workers, found.threads) == (7, 7)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_weighted_samples_add_up_in_one_order(client: Any, simulated: Path, passes: int) -> None:
+    """Sums of weights have the bits of threads: also of several tasks, which end in any order."""
+    options: dict[str, Any] = {"score": ["score_a", "score_b"], "weight": "score_b", "truncate": 0.01, "passes": passes}
+    options |= {"approx_agc": True, "sample": 0.5, "metrics": "agc_approx*"}
+    expected = evaluate(simulated, threads=2, **options).to_json()
+    assert evaluate(simulated, client=client, **options).to_json() == expected
+    assert evaluate(simulated, threads=1, **options).to_json() == expected
+
+
+def test_tables_in_memory_are_sent_without_a_warning(client: Any) -> None:
+    """Dask warns of graphs of 10 MB; the rows are part of the graph on purpose."""
+    rng = np.random.default_rng(0)
+    table = pa.table({"label": rng.integers(0, 2, ROWS), "score": rng.random(ROWS)})
+    assert table.nbytes > 20 << 20
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = evaluate(table, score="score", metrics="roc_auc", client=client)
+    assert found.results == evaluate(table, score="score", metrics="roc_auc", threads=1).results
+
+
+def test_threads_and_a_client_exclude_each_other(client: Any) -> None:
+    """Both at once are refused, and so is anything but a client."""
+    with pytest.raises(OptionError, match="give one of them"):
+        evaluate(str(REAL), client=client, threads=2, **COLUMNS)
+    for other in (7, client.cluster):
+        with pytest.raises(OptionError, match=r"must be a distributed.Client"):
+            evaluate(str(REAL), client=other, **COLUMNS)
+
+
+def test_workers_that_die_when_they_are_asked_are_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One too small to import what it needs is started again and again; the scheduler is not to blame."""
+    monkeypatch.setattr(client, "run", lambda *_, **__: {"tcp://small:1": OSError("closed")})
+    with pytest.raises(
+        ClusterError, match=r"worker tcp://small:1 does not answer .OSError.: most likely out of memory"
+    ):
+        connect(client, None, 0)
+
+
+def test_the_command_line_runs_on_a_scheduler(client: Any, tmp_path: Path) -> None:
+    """`--scheduler` writes the JSON of threads; a wrong version of the question is a usage error."""
+    command = [sys.executable, "-m", "streameval", "evaluate", str(REAL), "--score", "score_lr", "--quiet", "--json"]
+    there, here = tmp_path / "there.json", tmp_path / "here.json"
+    subprocess.run([*command, str(there), "--scheduler", client.scheduler.address], check=True, timeout=HANGS)
+    subprocess.run([*command, str(here), "--threads", "1"], check=True, timeout=HANGS)
+    assert there.read_bytes() == here.read_bytes()
+    both = subprocess.run(
+        [*command, "-", "--scheduler", "tcp://x:1", "--threads", "1"], capture_output=True, check=False
+    )
+    assert both.returncode == 2

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import distributed
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from streameval import evaluate, simulate
+from streameval import Store, evaluate, quantile_sketch, simulate
 from streameval.engine import start
 from streameval.engine.cluster import ClusterEngine
 from streameval.engine.connection import connect
 from streameval.errors import ClusterError, OptionError
+from streameval.evaluation import explain
 from streameval.metrics.protocol import as_metric
 
 if TYPE_CHECKING:
@@ -238,3 +243,81 @@ def test_a_client_is_refused_in_the_event_loop_of_a_worker(busy_client: Any, dat
             return str(error)
 
     assert "submit a task instead" in str(busy_client.run(run, data))
+
+
+def test_no_worker_in_time_is_an_error() -> None:
+    """A scheduler without workers is named, with the seconds that the run waited."""
+    with cluster(0) as client, pytest.raises(ClusterError, match=r"tcp://.* has no workers after 0\.2 s; start some"):
+        connect(client, None, 0.2)
+
+
+def test_the_time_to_wait_is_an_option(tmp_path: Path) -> None:
+    """Of evaluations, sketches and stores; without a scheduler it is refused."""
+    pq.write_table(DATA, tmp_path / "part.parquet")
+    with cluster(0) as client:
+        run: dict[str, Any] = {"client": client, "scheduler_timeout": 0.2}
+        for call in (
+            lambda: evaluate(DATA, score="score", **run),
+            lambda: quantile_sketch(DATA, "score", **run),
+            lambda: Store(tmp_path / "store", **run).update(tmp_path / "part.parquet", score="score"),
+        ):
+            with pytest.raises(ClusterError, match=r"has no workers after 0\.2 s"):
+                call()
+    for alone in (lambda: quantile_sketch(DATA, "score", scheduler_timeout=3), lambda: Store("x", scheduler_timeout=3)):
+        with pytest.raises(OptionError, match="scheduler_timeout=3 would change nothing without a scheduler"):
+            alone()
+    with pytest.raises(OptionError, match="a number of seconds, at least 0"):
+        evaluate(DATA, score="score", client="tcp://127.0.0.1:1", scheduler_timeout=-1)
+
+
+def test_workers_that_left_are_named(
+    client: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker that does not answer is logged, and named where the engine says on which workers it runs."""
+    run = client.run
+    gone: dict[str, Any] = {"tcp://gone:1": OSError("closed")}
+    monkeypatch.setattr(client, "run", lambda *args, **options: run(*args, **options) | gone)
+    with caplog.at_level(logging.WARNING, "streameval"):
+        connection = connect(client, None)
+    assert connection is not None
+    assert (connection.workers, connection.left) == (2, ("tcp://gone:1",))
+    assert "tcp://gone:1 left before the run, which uses 2 other workers" in caplog.text
+    assert explain(DATA, score="score", client=client).where.endswith(" (tcp://gone:1 left before the run)")
+
+
+def test_an_older_module_on_the_workers_is_named(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class that the module does not have on the workers gives the same error."""
+    file = tmp_path / "metrics_of_last_week.py"
+    file.write_text("")
+    client.upload_file(str(file))
+    file.write_text(MODULE)
+    monkeypatch.delitem(sys.modules, file.stem)  # the scheduler of this process imported it
+    monkeypatch.syspath_prepend(tmp_path)
+    metric = as_metric(importlib.import_module("metrics_of_last_week").Groups())
+    with pytest.raises(ClusterError, match=r"cannot import a class \(.*Groups.*\) .*client\.upload_file"):
+        folded(client)[0].check([metric])
+
+
+SCRIPT = """
+import distributed
+import pyarrow as pa
+import pyarrow.parquet as pq
+from streameval import Store, evaluate, quantile_sketch
+from streameval.metrics.protocol import as_metric
+{metric}
+if __name__ == "__main__":
+    data = pa.table({{"label": [0, 1, 0, 1], "score": [0.1, 0.9, 0.4, 0.3]}})
+    with distributed.Client({address!r}) as client:
+        found = evaluate(data, score="score")
+        metric = as_metric(Groups())
+        found._engine.check([metric])
+        print(found._engine.finalize([(found._states["score", "score"], [metric])]))
+"""
+
+
+def test_a_class_of_a_script_travels_by_value(client: Any, tmp_path: Path) -> None:
+    """A class of ``__main__`` works on workers that run another script."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(metric=MODULE, address=client.scheduler.address))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=HANGS, check=True)
+    assert done.stdout.strip() == "[[4]]"
