@@ -69,11 +69,12 @@ if TYPE_CHECKING:
     from streameval.states.scores.blocks import BlockCounts
     from streameval.states.scores.counts import ScoreCounts
     from streameval.states.scores.digests import SampledDigests
+    from streameval.states.scores.draws import SampledBins
     from streameval.states.scores.groups import GroupScores
     from streameval.states.scores.histogram import ScoreHistogram
     from streameval.states.scores.quantile_sketch import QuantileSketch
 
-    ScoreState = ScoreCounts | ScoreHistogram | GroupScores | SampledDigests
+    ScoreState = ScoreCounts | ScoreHistogram | GroupScores | SampledDigests | SampledBins
     W = TypeVar("W", bound=Watcher)
 
 

@@ -116,7 +116,7 @@ class Slicing:
         """The state of a slicing."""
         return cast("Grouped", states[GroupedSpec(spec, key)])
 
-    def overall_states(self, states: Mapping[Any, Any], specs: Sequence[Spec], budget: Budget) -> dict[Spec, State]:
+    def overall_states(self, states: Mapping[Spec, Any], specs: Sequence[Spec], budget: Budget) -> dict[Spec, State]:
         """The states of all rows, by their inner specs; some are derived from the state that holds their rows."""
         if not self.keys:
             derived = {spec.traits.derived: state for spec, state in states.items()}

@@ -166,7 +166,7 @@ class SplitState:
                 found[:, block % self.count] += np.ldexp([totals.n, totals.p], totals.unit)
         return Sizes(self.unit, class_counts(*found), single=self.unit == "row" and not weighted)
 
-    def without(self, block: int) -> Any:
+    def without(self, block: int) -> State:
         """The state of the rows of all other blocks."""
         return self.grouped.without(*(b for b in self.grouped.groups() if b % self.count == block))
 

@@ -36,7 +36,7 @@ class Partials(list[Any]):
     (2, 2)
     """
 
-    def __init__(self, partials: Iterable[Any] = (), made: dict[Any, Any] | None = None) -> None:
+    def __init__(self, partials: Iterable[object] = (), made: dict[Any, Any] | None = None) -> None:
         super().__init__(partials)
         self._made = {} if made is None else made
 
