@@ -377,7 +377,9 @@ def test_a_failed_rule_is_told_on_stderr_where_there_is_no_table(store: str) -> 
 
 
 @pytest.mark.parametrize("asked", [("--metric", "agc"), ("--rule", "rows > 0"), ("--plan",), ("--out", "a.json")])
-def test_more_than_columns_cannot_be_had_without_one(asked: tuple[str, ...], tmp_path: Path, monkeypatch) -> None:
+def test_more_than_columns_cannot_be_had_without_one(
+    asked: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Columns are listed, but status 2 says that what was asked for is missing."""
     monkeypatch.chdir(tmp_path)
     done = run("evaluate", DATA, *asked)

@@ -723,7 +723,7 @@ def test_tables_of_blocks_are_counted_and_said_beforehand(tmp_path: Path, caplog
     extra = [fold.scratch_bytes([piece], [spec]) - fold.scratch_bytes([piece]) for spec in (fine, usual)]
     assert [size >> 20 for size in extra] == [208, 6]
     pq.write_table(_table(200_000), tmp_path / "0.parquet")
-    given = {"score": "score", "metrics": "average_precision", "threads": 1, "ci": 0.95}
+    given: dict[str, Any] = {"score": "score", "metrics": "average_precision", "threads": 1, "ci": 0.95}
     with caplog.at_level(logging.WARNING, "streameval"):
         values = [evaluate(tmp_path, **given, memory="128MiB", resample_bins=bins) for bins in (2048, 65536)]
     [record] = caplog.records
