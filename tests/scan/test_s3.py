@@ -29,6 +29,9 @@ from streameval.store.nights.partitions import discover, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from streameval.evaluation.result import Evaluation
 
 
 FILES, ROWS = 6, 20_000
@@ -325,3 +328,70 @@ def test_objects_without_a_suffix(server: tuple[Counting, str]) -> None:
     }  # fmt: skip
     told = evaluate(f"s3://bucket/hive{query}", score="score", metrics=["roc_auc"])
     assert (told.rows, [name for name, _ in told.skipped]) == (3 * ROWS, ["s3://bucket/hive/README.txt"])
+
+
+def test_trees_of_one_bucket_are_listed_apart(server: tuple[Counting, str]) -> None:
+    """What lies beside them may be millions of objects."""
+    app, query = server
+    store, _ = fs.FileSystem.from_uri(f"s3://bucket{query}")
+    pq.write_table(table(0).slice(0, 10), "bucket/more/day=1/part.parquet", filesystem=store)
+    app.listed = set()
+    found = discover([f"s3://bucket/{name}/{query}" for name in ("scores", "more")])
+    assert [partition.name for partition in found] == ["day=1", *(f"night={i}" for i in range(FILES))]
+    objects = {
+        prefix for prefix in app.listed if "_delta_log" not in prefix and not prefix.startswith((".", "metadata"))
+    }
+    assert all(prefix.startswith(("scores/", "more/")) for prefix in objects), objects
+
+
+@pytest.mark.parametrize(
+    "kinds", [["plain", "clash"], ["clash", "plain"], ["plain", "missing"], ["missing", "plain"], ["text", "plain"]]
+)
+def test_types_that_clash_give_the_error_of_a_plan_that_knows_them(
+    server: tuple[Counting, str], client: Any, tmp_path: Path, kinds: list[str]
+) -> None:
+    """The error names the file and the column, as on a local disk."""
+    plain = table(0).slice(0, 100).append_column("cluster", pa.array(range(100), pa.int32()))
+    found = {
+        "plain": plain,
+        "clash": plain.set_column(3, "cluster", plain["cluster"].cast(pa.string())),
+        "missing": plain.drop(["score"]),
+        "text": plain.set_column(1, "score", plain["score"].cast(pa.string())),
+    }
+    store, _ = fs.FileSystem.from_uri(f"s3://bucket{server[1]}")
+    place = f"bucket/{'-'.join(kinds)}"
+    for i, kind in enumerate(kinds):
+        pq.write_table(found[kind], f"{place}/part-{i}.parquet", filesystem=store)
+        pq.write_table(found[kind], tmp_path / f"part-{i}.parquet")
+    with pytest.raises(DataError) as known:
+        evaluate(str(tmp_path), score="score", cluster="cluster", threads=1)
+    for where in ({"threads": 2}, {"client": client}):
+        with pytest.raises(type(known.value)) as caught:
+            evaluate(f"s3://{place}/{server[1]}", score="score", cluster="cluster", **where)
+        assert str(caught.value).replace(f"s3://{place}", str(tmp_path)) == str(known.value)
+
+
+def test_an_object_that_fails_twice_is_read_the_third_time(server: tuple[Counting, str], client: Any) -> None:
+    """A read that is refused is tried again by the cluster; one that always is, is named or left out."""
+    app, query = server
+    uri, path = f"s3://bucket/scores/{query}", "/bucket/scores/night=3/part.parquet"
+
+    def run(refused: int, **options: Any) -> Evaluation:
+        app.refuse, app.gets = {}, Counter()
+        plan(uri, ["label", "score"])
+        first = app.gets[path] + 1  # after the plan of the run itself
+        app.refuse, app.gets = {path: range(first, first + refused)}, Counter()
+        return evaluate(uri, score="score", client=client, **options)
+
+    assert run(2).to_json() == expected()
+    with pytest.raises(CorruptFileError, match=r"^s3://bucket/scores/night=3/part.parquet: "):
+        run(3)
+    found = run(6, on_error="skip")  # three times among others, three times alone
+    assert (found.rows, [name for name, _ in found.skipped]) == (5 * ROWS, ["s3://bucket/scores/night=3/part.parquet"])
+    app.refuse = {}
+
+
+def test_a_bucket_that_is_not_there_is_named(server: tuple[Counting, str]) -> None:
+    """The error has the URI without its options."""
+    with pytest.raises((MissingInputError, CorruptFileError), match=r"^s3://nowhere/x: "):
+        evaluate(f"s3://nowhere/x{server[1]}", score="score", threads=1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import dask
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,7 +21,7 @@ from streameval.engine import work
 from streameval.engine.cluster import ClusterEngine
 from streameval.engine.connection import Connection, key_factory
 from streameval.engine.fold import Folded, Plan
-from streameval.engine.graphs import exchange
+from streameval.engine.graphs import exchange, size, tree
 from streameval.errors import ClusterError
 from streameval.scan import Piece, RowGroups
 from streameval.scan.parquet.row_groups import Group
@@ -203,3 +205,31 @@ def test_states_that_need_too_many_tasks_are_refused() -> None:
     piece = Piece("", "file", 0, 10**13, 12 * 10**13, source=source)
     with pytest.raises(ClusterError, match="need 93,200 ranges"):
         engine.assigned([piece], piece.rows, plan)
+
+
+def test_merges_have_a_bounded_fan_in() -> None:
+    """A tree of a thousand nodes merges no more than 32 at a time."""
+    leaves = [dask.delayed(lambda i=i: [i], pure=False)() for i in range(1000)]
+    sizes: list[int] = []
+
+    def merge(parts: list[list[int]]) -> list[int]:
+        sizes.append(len(parts))
+        return [x for part in parts for x in part]
+
+    assert tree(leaves, merge, key_factory()).compute(scheduler="synchronous") == list(range(1000))
+    assert max(sizes) <= 32
+
+
+@pytest.mark.parametrize(("folds", "ranges"), [(1, 1), (5, 3), (20, 5), (34, 24)])
+def test_tasks_are_counted_as_they_are_made(folds: int, ranges: int) -> None:
+    """The plan counts splits and merges as the graph has them, in one level or in several."""
+    made = Counter[str]()
+    key = key_factory()
+
+    def counted(name: str, *numbers: int) -> str:
+        made[name] += 1
+        return key(name, *numbers)
+
+    cuts = [{"state": (r, r + 1)} for r in range(ranges)]
+    exchange([dask.delayed(int)(i) for i in range(folds)], cuts, counted, tasks=20)
+    assert (made["split"], made["merge"]) == size(folds, ranges, tasks=20)

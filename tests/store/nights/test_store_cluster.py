@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,8 @@ from streameval.cli import main
 from streameval.engine import cluster as engine
 from streameval.engine import fold
 from streameval.engine.fold import TASK_ROWS
-from streameval.errors import ClusterError, CorruptFileError, OptionError
+from streameval.errors import ClusterError, CorruptFileError, MissingInputError, OptionError
+from streameval.options import OPTIONS
 from streameval.states.keyed import ranges
 from streameval.store.files.compaction import Compaction
 from streameval.store.nights import fold as nights
@@ -179,3 +181,61 @@ def test_looking_runs_on_a_worker(client: Any, data: Path, tmp_path: Path, monke
     assert there.evaluate(metrics="agc").curve("roc").area == curve
     with pytest.raises(OptionError, match="give one of them"):
         Store(tmp_path / "store", client=client, threads=1).evaluate(metrics="pr_auc")
+
+
+def test_the_command_line_folds_on_a_scheduler(client: Any, data: Path, tmp_path: Path) -> None:
+    """Verbs that fold take ``--scheduler``; threads contradict it, and one that does not answer is named."""
+    store, address = str(tmp_path / "store"), client.scheduler.address
+    words = ["update", store, str(data / NIGHTS[0]), "--score", "score_lr", "--scheduler", address]
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, "1 new" in done.stderr) == (0, True), done.stderr
+    for verb in (["replace", store, str(data / NIGHTS[0])], ["add", store, "--score", "score_nb"]):
+        done = CliRunner().invoke(main, [*verb, "--scheduler", address])
+        assert done.exit_code == 0, done.stderr
+    done = CliRunner().invoke(main, ["replace", store, str(data / NIGHTS[0]), "--scheduler", address, "--threads", "1"])
+    assert (done.exit_code, "give one of them" in done.stderr) == (2, True), done.stderr
+    with pytest.raises(OptionError, match="give one of them"):
+        Store(store, client=client, threads=1).replace(data / NIGHTS[0])
+    with pytest.raises(MissingInputError):
+        Store(store, client=client).update(tmp_path / "nothing")
+
+
+VERBS = (
+    ("evaluate DATA --score score_lr --score score_nb --cluster cluster_loose --classes campaign --truncate 0.1", True),
+    ("evaluate DATA --score score_lr --by label --common-rows", True),
+    ("evaluate DATA --cluster cluster_loose --unlabelled size --aul-threshold cluster_loose=3", True),
+    ("evaluate DATA --score score_lr --nan score_lr=drop --approx", True),
+    ("sketch DATA --column score_q", True),
+    ("attribute DATA --cluster cluster_loose --classes campaign --label label", True),
+    ("update STORE DATA --score score_lr --cluster cluster_loose --nan drop", False),
+    ("replace STORE DATA/night=2026-01-02", False),
+    ("add STORE DATA --score score_nb --classes campaign --metric brier_score", False),
+    ("show STORE", True),
+    ("show STORE --by night --metric aul --truncate 0.2", True),
+    ("history STORE --metric roc_auc --metric aul", True),
+    ("history STORE --metric agc@0.05 --of score_nb --last 2", True),
+    ("check STORE --rule 'roc_auc[score_lr] >= 0.9' --rule 'rows >= 100' --since 2026-01-01", True),
+    ("evaluate STORE --last 2", True),
+    ("attribute STORE --cluster cluster_loose", True),
+    ("attribute STORE DATA --cluster cluster_loose --examples message_id --last 2", True),
+    ("diagnose STORE --partition night=2026-01-03", True),
+)
+
+
+def test_every_verb_gives_the_same_numbers_with_a_scheduler(client: Any, data: Path, tmp_path: Path) -> None:
+    """By the command line, compared with threads of this process."""
+    for night in NIGHTS[3:6]:
+        shutil.rmtree(data / night)
+    address = client.scheduler.address
+    for verb, prints in VERBS:
+        told = []
+        for place, run in (("here", ["--threads", "2"]), ("there", ["--scheduler", address])):
+            known = {"DATA": str(data), "STORE": str(tmp_path / place)}
+            words = [word.replace("DATA", known["DATA"]).replace("STORE", known["STORE"]) for word in shlex.split(verb)]
+            done = CliRunner().invoke(main, [*words, *run, *(["--json", "-"] if prints else [])])
+            assert done.exit_code == 0, (verb, place, done.output, done.stderr)
+            told.append(json.loads(done.stdout) if prints else done.stderr.replace(known["STORE"], ""))
+        assert told[0] == told[1], verb
+    here, there = (Store(tmp_path / place) for place in ("here", "there"))
+    assert kept(here) == kept(there)
+    assert {verb.split()[0] for verb, _ in VERBS} == {v for o in OPTIONS if o.name == "client" for v in o.verbs}
