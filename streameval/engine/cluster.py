@@ -19,8 +19,7 @@ threads, for any number of workers and even if workers die.
 **Input.** Paths must name the same data on every worker; a worker opens the first file to check this. A table in memory
 is sent with the tasks; a reader cannot be sent. Partitions of a Dask DataFrame and delayed tables are computed by Dask
 before the tasks that fold them. Credentials of object storage come from the environment of the workers. The client
-plans the run, so it must have access to the data too: it reads every footer, but for objects up to 64 MiB only a single
-footer and the sizes in the listing.
+plans the run, so it must have access to the data too: it reads every footer.
 
 **Failures.** Dask recomputes the tasks of a worker that died, with the same bits. A task that cannot read a file is
 tried three times. After that the run fails, or, with `on_error="skip"`, the files of the task are tried one by one, and

@@ -36,7 +36,6 @@ _SHIFT = np.uint32(CELL_BITS)
 _CELL = np.uint32((1 << CELL_BITS) - 1)
 _ONE = np.uint32(1)
 _HALF = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
 _UNIT = float(1 << 62)
 _SHORT = 48  # words of a bucket that are sorted by insertion
 KEY_SHIFT = np.uint32(CELL_BITS + 1)  # bits below the key of a labelled word

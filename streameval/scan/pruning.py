@@ -12,6 +12,7 @@ understood may be anything.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -24,6 +25,7 @@ from pyarrow import types
 
 from streameval.errors import DataError, MissingInputError
 from streameval.scan.faults import READ_ERRORS, unreadable
+from streameval.scan.parquet.footers import THREADS
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
 from streameval.scan.parquet.statistics import Bounds, StoredColumns, statistics_bounds
 from streameval.scan.where import Node, evaluated, expression_tree
@@ -294,7 +296,7 @@ def _possible_pieces(pieces: Sequence[Piece], test: Test, tree: Node) -> tuple[P
 def _possible_groups(pieces: Sequence[Piece], keys: pa.Table, test: Test, tree: Node) -> Iterator[tuple[Piece, ...]]:
     """For each of some pieces whose keys meet the filter, the row groups that may contain rows of it."""
     read = [field for field in test.schema if field.name not in keys.column_names]
-    footers = [_footer(piece) if read else None for piece in pieces]
+    footers = _footers(pieces) if read else [None] * len(pieces)
     stored = {id(footer): StoredColumns(footer) for footer in footers}  # one for a file
     places = [
         (stored[id(footer)], piece.source.groups)
@@ -312,6 +314,14 @@ def _possible_groups(pieces: Sequence[Piece], keys: pa.Table, test: Test, tree: 
             yield (piece,)
         else:
             yield join([single for single, stay in zip(row_groups(piece), stays, strict=True) if stay])
+
+
+def _footers(pieces: Sequence[Piece]) -> list[pq.FileMetaData | None]:
+    """The footers of pieces: each file's is read once, since an object's takes two requests, in parallel threads."""
+    files = {(piece.name, getattr(piece.source, "path", "")): piece for piece in pieces}
+    with ThreadPoolExecutor(THREADS) as pool:
+        footers = dict(zip(files, pool.map(_footer, files.values()), strict=True))
+    return [footers[piece.name, getattr(piece.source, "path", "")] for piece in pieces]
 
 
 def _footer(piece: Piece) -> pq.FileMetaData | None:

@@ -204,6 +204,10 @@ class Where:
     columns: tuple[str, ...]
     _condition: pc.Expression | Callable[[pa.Schema], pc.Expression] = field(repr=False, compare=False)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        given = self._condition if isinstance(self._condition, pc.Expression) else self.text
+        return Where.of, (given,)
+
     @classmethod
     def of(cls, given: str | pc.Expression) -> Where:
         """The filter given by an SQL text or a `pyarrow.compute.Expression`.

@@ -125,7 +125,7 @@ def evaluate(
             "where",
         )
     slicings = {text: find_slicing(configuration, text) for text in by}
-    keys = [key for key in slicings.values() if key is not None]
+    keys = list(dict.fromkeys(key for key in slicings.values() if key is not None))
     if against == REST and not keys:
         raise OptionError(f"against={REST!r} compares slices that the store keeps; name some with by (--by)", "against")
     sliced = configuration.options["by"]

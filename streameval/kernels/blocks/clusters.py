@@ -19,11 +19,9 @@ _MIX = np.uint64(MIX)
 _UNMIX = np.uint64(pow(MIX, -1, 1 << 64))
 _BITS = np.uint64(BLOCK_BITS)
 _FREE = np.uint64(64 - BLOCK_BITS)
-_BLOCK = np.uint64((1 << BLOCK_BITS) - 1)
 _TOP = np.uint64(1 << 63)
 _CODE = np.uint64(63 - BLOCK_BITS)
 _LOW = np.uint64((1 << (63 - BLOCK_BITS)) - 1)
-_ONE = np.uint64(1)
 
 
 @jit

@@ -10,6 +10,7 @@ A row of the table of operating points stands for a point (``fpr=0.01``) or for 
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,7 +21,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import Metric
-from streameval.metrics.scores.sums import total
+from streameval.metrics.scores.sums import sum_of, total
 from streameval.states.scores.types import halved
 from streameval.wording import format_number
 
@@ -84,15 +85,17 @@ class ConfusionAt(Metric):
         OptionError
             If the threshold is within an open bin.
         """
-        (scores, lower, upper), threshold = part.ends(slice(None)), part.compared(self.threshold)
-        inside = np.flatnonzero(part.open & (lower < threshold) & (threshold < upper))
-        if inside.size:
-            raise OptionError(
-                f"threshold {self.threshold!r} is within the bin [{float(lower[inside[0]])!r}, "
-                f"{float(upper[inside[0]])!r}) of a histogram; choose one of its ends, or evaluate without approx "
-                "(--approx)"
-            )
-        above = scores >= threshold
+        threshold = part.compared(self.threshold)
+        if not part.exact:
+            lower, upper = part.low[part.open], part.high[part.open]
+            inside = np.flatnonzero((lower < threshold) & (threshold < upper))
+            if inside.size:
+                raise OptionError(
+                    f"threshold {self.threshold!r} is within the bin [{float(lower[inside[0]])!r}, "
+                    f"{float(upper[inside[0]])!r}) of a histogram; choose one of its ends, or evaluate without approx "
+                    "(--approx)"
+                )
+        above = part.scores >= threshold
         return part.n[above].sum().item(), part.p[above].sum().item()
 
     def combine(self, partials: Sequence[tuple[float, float]], state: State) -> tuple[float, float, float, float]:
@@ -142,13 +145,16 @@ class TablesAt(Metric):
         thresholds = part.compared(self.thresholds)
         ends = scores.size - np.searchsorted(scores[::-1], thresholds)
         same = ends - (scores.size - np.searchsorted(scores[::-1], thresholds, side="right"))
-        sides = (np.cumsum(part.rows), 0), (part.sums[0], part.before.n), (part.sums[1], part.before.p)
-        above = ((np.append(start, sums)[ends] - start).tolist() for sums, start in sides)
+        sums: dict[int, tuple[float, ...]] = {0: (0, 0, 0)}
+        for start, stop in itertools.pairwise(np.unique(np.append(0, ends)).tolist()):
+            more = (sum_of(side[start:stop]) for side in (part.rows, part.n, part.p))
+            sums[stop] = tuple(x + y for x, y in zip(sums[start], more, strict=True))
+        lower, upper = lower[part.open], upper[part.open]
         cut = [
-            not at and bool((part.open & (lower < threshold) & (threshold < upper)).any())
+            not at and bool(((lower < threshold) & (threshold < upper)).any())
             for threshold, at in zip(thresholds, same, strict=True)
         ]
-        return list(zip(*above, cut, same.tolist(), strict=True))
+        return [(*sums[end], hidden, at) for end, hidden, at in zip(ends.tolist(), cut, same.tolist(), strict=True)]
 
     def combine(self, partials: Sequence[list[Above]], state: State) -> list[TableAt | str]:
         """The tables of all parts."""

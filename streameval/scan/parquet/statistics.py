@@ -148,7 +148,10 @@ def statistics_bounds(places: Sequence[tuple[StoredColumns, Sequence[Group]]], f
             ends.append((low, high) if low == low and high == high else (None, None))  # not NaN
     texts = types.is_string(field.type) or types.is_large_string(field.type)
     kind = pa.binary() if texts else field.type  # the end of a text may be cut within a character
-    low_ends, high_ends = (pa.array([end[i] for end in ends], kind).cast(field.type, safe=False) for i in (0, 1))
+    try:
+        low_ends, high_ends = (pa.array([end[i] for end in ends], kind).cast(field.type, safe=False) for i in (0, 1))
+    except (pa.ArrowException, OverflowError):  # of a damaged footer: the task that reads the file judges it
+        low_ends = high_ends = pa.nulls(size, field.type)
     return Bounds(low_ends, high_ends, nulls, values)
 
 

@@ -148,7 +148,7 @@ class _GroupScoreBuilder:
         values = numbers(score.drop_null(), self.spec.type)
         if values.dtype.kind == "f":
             there = ~np.isnan(values)
-            valid[valid], values = there, values[there]
+            valid[np.flatnonzero(valid)], values = there, values[there]
         if values.size < label.size:
             self._nan_rows += np.bincount(label[~valid], minlength=2)
             refuse_nan(self.spec.nan, self._nan_rows.any(), batch.name, self.spec.column)

@@ -454,8 +454,8 @@ def _delete_cut(location: Location, number: int) -> None:
     handle = os.open(location.child(LOG).path, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            for later in cut:
+        for later in cut:
+            with suppress(FileNotFoundError):
                 if read_commit(location, later) is None:
                     Path(_file(location, later).path).unlink()
     finally:

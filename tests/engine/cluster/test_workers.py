@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -66,11 +67,13 @@ def mortal() -> Iterator[Any]:
 
 def living(client: Any) -> list[int]:
     """The processes of the three workers, once all of them answer."""
-    while True:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
         answers = client.run(os.getpid, on_error="return").values()
         if len(found := [answer for answer in answers if isinstance(answer, int)]) == 3:
             return found
         threading.Event().wait(0.05)
+    raise TimeoutError("the nannies did not start three workers again")
 
 
 @pytest.mark.parametrize("wait", [0.0, 0.1, 0.5])

@@ -249,7 +249,7 @@ def join_fits(parts: Sequence[Fit]) -> Fit:
 
 
 def _fit(partials: Sequence[Any]) -> Fit:
-    """`joined`, computed once for all terms and the curve."""
+    """`join_fits`, computed once for all terms and the curve."""
     return Partials.of(partials).once("isotonic fit", partials, lambda: join_fits(partials))
 
 
