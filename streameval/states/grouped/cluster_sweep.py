@@ -23,10 +23,11 @@ from streameval.states.protocol import PlainState
 from streameval.states.scores.counts import ScoreSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.grouped.groups import Grouped
+    from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Interval
     from streameval.states.rounds import Mapper
     from streameval.typing import Array
@@ -123,16 +124,31 @@ class ClusterSweep(PlainState):
         cut, listed = np.zeros(groups, np.int64), [np.zeros((0, 3), np.int64)]
         tag_bits = np.uint64((1 << self.rows.keyed.layout.tag) - 1)
         for _, same in groupby(self.rows.keyed.grouped(shard, budget), lambda counts: counts.bucket):
-            # a bucket may be grouped in several parts, and a cluster lie in two of them
-            columns = ((np.column_stack((each.keys, each.rest)), each.neg, each.pos) for each in same)
-            cells = tuple(map(np.concatenate, zip(*columns, strict=True)))
-            large = np.empty((2 * len(cells[0]), 3), np.int64)
-            found = tally_cells(*cells, tag_bits, self.owners, clusters, positives, cut, large)
-            listed.append(large[:found].copy())
+            for cells in _whole_clusters(same, ~tag_bits):
+                large = np.empty((2 * len(cells[0]), 3), np.int64)
+                found = tally_cells(*cells, tag_bits, self.owners, clusters, positives, cut, large)
+                listed.append(large[:found].copy())
         if first:
             clusters[1] += self.single.sum(axis=1)
             positives[1] += self.single[:, 1]
         yield ClusterSweepPart.of(clusters, positives, np.concatenate(listed), cut, first=first)
+
+
+def _whole_clusters(parts: Iterable[Counts], id_bits: np.uint64) -> Iterator[tuple[Array, Array, Array]]:
+    """Keys, negatives and positives of a bucket: a large one comes in parts, of which two may share a cluster."""
+    held: tuple[Array, Array, Array] | None = None
+    for part in parts:
+        cells = np.column_stack((part.keys, part.rest)), part.neg, part.pos
+        if held is not None:
+            keys = held[0]
+            same = (keys[:, :-1] == keys[-1, :-1]).all(axis=1) & ((keys[:, -1] ^ keys[-1, -1]) & id_bits == 0)
+            last = int(np.argmax(same))
+            yield held[0][:last], held[1][:last], held[2][:last]
+            keys, neg, pos = (np.concatenate((old[last:], new)) for old, new in zip(held, cells, strict=True))
+            cells = keys, neg, pos
+        held = cells
+    if held is not None:
+        yield held
 
 
 def sweep_groups(grouped: Grouped, each: Mapper, budget: Budget) -> GroupSweep | ClusterSweep | None:
