@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from streameval import Store, evaluate, report
+from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.engine import fold
 from streameval.errors import (
@@ -32,6 +32,7 @@ from streameval.errors import (
     WeightError,
 )
 from streameval.evaluation import explain
+from streameval.report import terminal
 from streameval.scan.parquet import footers
 from streameval.wording import visible
 
@@ -121,7 +122,7 @@ def test_a_damaged_file_is_named_or_left_out_whole(how: str, tmp_path: Path, mon
         assert reason
         assert "\n" not in reason
         assert name not in reason
-        assert "".join(f"skipped: {name}: {visible(reason)}".split()) in "".join(report.text(found).split())
+        assert "".join(f"skipped: {name}: {visible(reason)}".split()) in "".join(terminal.text(found).split())
         assert (found.rows, found.positives) == (8, 4)
         assert [r.to_dict() for r in found.results] == [r.to_dict() for r in expected.results]
         assert str(bad) in found.to_json()

@@ -199,7 +199,7 @@ def test_binaries_are_written_as_text_and_shown_as_bytes(tmp_path: Path) -> None
     noisy = data.set_column(1, "score", pa.array(np.random.default_rng(1).random(len(data))))
     worst = attribute(noisy, score="score", by="x")
     assert worst.slices is not None
-    shown = [row.texts[0] for row in listed(worst.slices, worst, examples=None).rows]
+    shown = [row.name[0] for row in listed(worst.slices, worst, examples=None).rows]
     assert shown == [str(value) if isinstance(value, bytes) else "null" for value in worst.slices["x"].to_pylist()]
 
 
