@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.request import Request, Resampling
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampling import Resampled
+    from streameval.metrics.scores.group_means import GroupMean
     from streameval.scan import Scan
     from streameval.states.blocks import SizeChanges
     from streameval.states.clusters.counts import ClusterCounts
@@ -260,10 +261,10 @@ class GroupReplication(Replication["GroupScores", left_out.SweptGroups]):
 
     def swept(self, engine: Engine, state: GroupScores) -> left_out.SweptGroups:
         """The scores of the groups, with the sums of each block of groups."""
-        means = self.request.metrics
+        means = cast("Sequence[GroupMean]", self.request.metrics)  # the only metrics of its requests
         if not means:
             return cast("left_out.SweptGroups", state)
-        sums = engine.finalize([(state, [left_out.SumsByBlock(mean) for mean in means])])[0]  # type: ignore[arg-type]  # its requests hold means only
+        sums = engine.finalize([(state, [left_out.SumsByBlock(mean) for mean in means])])[0]
         by_name = {mean.name: one for mean, one in zip(means, sums, strict=True)}
         return left_out.SweptGroups(**vars(state), block_sums=by_name)
 

@@ -84,7 +84,7 @@ def finalize_all(
     return Evaluation(
         labels.rows,
         labels.positives,
-        tuple(_as_labelled([*results, *sliced], labels)),
+        tuple(as_labelled([*results, *sliced], labels)),
         tuple((reason, count) for reason, count in _dropped(labels, states).items() if count),
         tuple(folded.skipped),
         {(w.group, w.of): state for w, state in states},
@@ -113,7 +113,7 @@ def _dropped(labels: LabelCounts, states: Sequence[tuple[MetricRequest, State]])
     return dropped
 
 
-def _as_labelled(results: Sequence[Scalar], labels: LabelCounts) -> Sequence[Scalar]:
+def as_labelled(results: Sequence[Scalar], labels: LabelCounts) -> Sequence[Scalar]:
     """Adjust results to the labels: an absent `pos_label` becomes the reason; without labels, `positives` is None."""
     if not labels.pos and labels.spec.pos_label is not None:
         absent = f"no row has the label {labels.spec.pos_label!r}"

@@ -259,7 +259,8 @@ class SparseTable:
 
     def to_rows(self, default: float = 0, cpad: bool = False, rpad: bool = False) -> list[list[int | float]]:
         """Dense table as nested lists; see `to_array`."""
-        return self.to_array(default, cpad, rpad).tolist()  # type: ignore[no-any-return]  # NumPy does not know the shape
+        rows: list[list[int | float]] = self.to_array(default, cpad, rpad).tolist()
+        return rows
 
     def to_labels(self) -> tuple[list[Any], list[Any]]:
         """Two labellings of the points, the inverse of `from_labels` up to order; `OptionError` for fractions."""

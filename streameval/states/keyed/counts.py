@@ -281,7 +281,7 @@ class KeyedCounts(Bucketed):
         plain, counted = self.forms
         span = start + parts[0][0], start + parts[-1][1]
         check_items(plain.items_in(*span) + counted.items_in(*span), self.items_in(*span))
-        rows, items = plain._labelled(start, parts).counts(), counted._grouped(start, parts)  # noqa: SLF001
+        rows, items = plain._labelled(start, parts).counts(), counted._grouped(start, parts)  # noqa: SLF001 - of the same class
         yield from map(merge_counts, rows, items)
 
     def _grouped(self, start: int, parts: list[Interval]) -> Iterator[Counts]:

@@ -280,9 +280,9 @@ def signed(method: str, url: str, key: str, secret: str, token: str, region: str
 def _status(method: str, url: str, *keys: str, condition: bool) -> int:
     """The status of a signed request without content."""
     headers = signed(method, url, *keys, condition=condition)
-    request = Request(url, b"" if method == "PUT" else None, headers, method=method)  # noqa: S310 - given
+    request = Request(url, b"" if method == "PUT" else None, headers, method=method)  # noqa: S310 - the user named the endpoint
     try:
-        with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - the endpoint that was given
+        with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - see above
             return int(answer.status)
     except HTTPError as error:
         with error:

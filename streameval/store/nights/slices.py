@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from streameval.engine.fold import Folded
-from streameval.errors import MissingInputError, OptionError, WeightError
+from streameval.errors import MissingInputError, OptionError
 from streameval.evaluation.request import NO_INTERVALS
-from streameval.evaluation.run import finalize_all
+from streameval.evaluation.run import as_labelled
+from streameval.evaluation.slice_intervals import sampled_slices
+from streameval.evaluation.slices import SlicedStates, slice_results
 from streameval.evaluation.slicing import Slicing
 from streameval.results import Scalar, slice_column, slice_name
 from streameval.scan.derived import mark, slicing
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import By
     from streameval.states.labels import LabelCounts
-    from streameval.states.protocol import State, StoredSpec
+    from streameval.states.protocol import Spec, State, StoredSpec
     from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.history import History
@@ -76,12 +77,12 @@ def _sliced_state(nights: Nights, engine: Engine, w: MetricRequest, key: By) -> 
             f"{plural(len(absent), 'night')} without slices of {w.of} by {by} ({few(absent)}); fold them from "
             f"their files (add STORE DATA --by {by}), or name other nights"
         )
-    return cast("Grouped", nights.merged(engine, sliced))
+    state = cast("Grouped", nights.merged(engine, sliced))
+    key.check(len(state.groups()), state.named.values)
+    return state
 
 
-def _sliced_blocks(
-    nights: Nights, engine: Engine, wanted: Sequence[MetricRequest], key: By
-) -> dict[StoredSpec, Grouped]:
+def _sliced_blocks(nights: Nights, engine: Engine, wanted: Sequence[MetricRequest], key: By) -> dict[Spec, Grouped]:
     """The unit blocks of every slice, for the columns whose blocks all nights have."""
     requests = nights.configuration.sliced_blocks(wanted, [key])
     present = [w for w in requests if not nights.lacking(w.group, w.of)]
@@ -110,7 +111,7 @@ def evaluate_slices(
     Returns
     -------
     list of Scalar
-        Empty if there are no rows, or their weights cannot be used.
+        Empty if there are no rows.
 
     Raises
     ------
@@ -121,18 +122,18 @@ def evaluate_slices(
     wanted = [w for w in nights.configuration.wanted(request) if only in (None, (w.group, w.of)) and divisible(w.spec)]
     if not wanted or not any(entry.rows for entry in nights.entries):
         return []
-    label = nights.label(request)
-    states: dict[StoredSpec, State] = {label: labels_of(nights.entries, label)}
+    labels = labels_of(nights.entries, nights.label(request))
+    states: dict[Spec, State] = {}
     for key in keys:
         states |= {GroupedSpec(w.spec, key): _sliced_state(nights, engine, w, key) for w in wanted}
         if resampling.level is not None:
             states |= _sliced_blocks(nights, engine, wanted, key)
-    request = replace(request, label=label, slicing=Slicing(tuple(keys)), resampling=resampling)
-    results: tuple[Scalar, ...] = ()
-    with suppress(WeightError):
-        results = finalize_all(engine, request, nights.names, wanted, Folded(states)).results
+    slices = SlicedStates(engine, Slicing(tuple(keys)), states, wanted)
+    results = list(slice_results(slices, {}, weighted=request.weight is not None))
+    if resampling.level is not None:
+        results, _ = sampled_slices(slices, results, resampling)
     engine.budget.release_spares()
-    return [one for one in results if one.slice is not None]
+    return [*as_labelled(results, labels)]
 
 
 def slice_histories(
