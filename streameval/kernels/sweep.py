@@ -70,7 +70,7 @@ def sort_words(words, starts, spare, low):
 
 @jit
 def narrow_ties(words, starts, buckets):
-    """Words as from `wide_words`, with negatives and positives, from labelled words sorted within each bucket."""
+    """Keys of 64 bits, with their negatives and positives, from labelled words sorted within each bucket."""
     keys, neg, pos = np.empty(words.size, np.uint64), np.empty(words.size, np.int64), np.empty(words.size, np.int64)
     ties = 0
     for j in range(buckets.size):

@@ -170,7 +170,7 @@ class ScorePart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPart:
-    """What metrics with `only_ranks` need from consecutive groups of equal score, without the groups themselves.
+    """What metrics that need only ``ranks`` read of consecutive groups of equal score, without the groups themselves.
 
     Attributes
     ----------
