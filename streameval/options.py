@@ -205,7 +205,7 @@ OPTIONS = (
            "Size of the sketch: about 44 bytes times this number."),
     # inputs and what is computed
     Option("label", COLUMN, "label", _FOLD, "state", "Column of true classes."),
-    Option("score", NAMES, None, (*_LOOK, "add"), "state", "Score column; repeat for several."),
+    Option("score", NAMES, None, (*_LOOK, "add"), "state", "Score column (or p.values[1]); repeat."),
     Option("cluster", NAMES, None, (*_LOOK, "add"), "state", "Cluster id column; repeat for several."),
     Option("sketch", NAMES, None, (*_LOOK, "add"), "state",
            "Column of numbers whose quantiles to estimate; repeat for several."),

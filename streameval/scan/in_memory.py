@@ -33,6 +33,7 @@ from pyarrow import fs
 from streameval.errors import CorruptFileError, OptionError, SchemaError, StreamevalError
 from streameval.scan.faults import READ_ERRORS, reason
 from streameval.scan.files.paths import File, root_of
+from streameval.scan.nested import column_of, stored_names
 from streameval.scan.parquet.row_groups import int96_columns
 from streameval.scan.pieces import (
     Constant,
@@ -41,7 +42,6 @@ from streameval.scan.pieces import (
     Piece,
     StreamSource,
     TableSource,
-    column_of,
     find,
     is_constant,
 )
@@ -141,7 +141,7 @@ def from_frame(frame: pd.DataFrame, columns: Sequence[str]) -> pa.Table:
         If a column mixes types.
     """
     arrays, names = [], []
-    given = list(frame.columns)
+    given, columns = list(frame.columns), stored_names(columns)
     for i, column in enumerate(map(str, given)):
         if column not in columns or (column in given and not isinstance(given[i], str)):
             continue
@@ -179,7 +179,7 @@ def from_mapping(data: Mapping[str, object], columns: Sequence[str]) -> pa.Table
     """
     arrays: dict[str, Any] = {}
     data = {column: data[name] for column, name in names_of(data).items()}
-    for column in (column for column in columns if column in data):
+    for column in (column for column in stored_names(columns) if column in data):
         try:
             given = data[column]
             arrays[column] = given if isinstance(given, pa.ChunkedArray) else pa.array(given)

@@ -16,9 +16,9 @@ of its own, numbered by how many such inputs precede it.
 A hash of the row's values would depend on the values alone, but equal rows would share a block. Standard errors of
 ROC AUC on 20,000 rows would be 2 times too large for scores of two digits and 109 times if half of the scores are 0.
 
-*Columns.* A field of a struct is named with dots (``meta.cluster``), unless a top-level column has exactly that name.
-It is null where the struct is null. A column that is not in the file may be a Hive key of its path. The partition
-values of a dataset or Delta table count even if a file has a column of the same name.
+*Columns.* A name may be a path to a nested value (`streameval.scan.nested`). A column that is not in the file may be a
+Hive key of its path. The partition values of a dataset or Delta table count even if a file has a column of the same
+name.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from unicodedata import normalize
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 from pyarrow import types
 
 from streameval.errors import MissingColumnError, MissingInputError, SchemaError
 from streameval.scan.derived import SlicingColumn, SourceColumn
+from streameval.scan.nested import column_of, flat_remedy, nested_path, type_at
 from streameval.scan.widen import plain
 from streameval.wording import nearest
 
@@ -51,31 +51,6 @@ class Source(Protocol):
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield batches with at least `columns`, of at most `batch_rows` rows if the source can limit them."""
         ...
-
-
-def nested_path(schema: pa.Schema, column: str) -> tuple[str, ...]:
-    """The path from a top-level column down to a field, as a tuple of names; empty if there is no such field.
-
-    >>> import pyarrow as pa
-    >>> nested_path(pa.schema({"meta": pa.struct({"cluster": pa.int64()})}), "meta.cluster")
-    ('meta', 'cluster')
-    """
-    if column in schema.names:
-        return (column,)
-    top, *below = column.split(".")
-    fields = schema.get_all_field_indices(top)
-    kind = schema.field(fields[0]).type if len(fields) == 1 and below else None
-    for name in below:
-        if kind is None or not types.is_struct(kind) or len(kind.get_all_field_indices(name)) != 1:
-            return ()
-        kind = kind.field(name).type
-    return (top, *below) if below else ()
-
-
-def column_of(data: pa.Table | pa.RecordBatch, column: str) -> pa.ChunkedArray | pa.Array:
-    """A column of a table or record batch, or a field of a struct that is named with dots."""
-    top, *below = nested_path(data.schema, column) or (column,)
-    return pc.struct_field(data.column(top), below) if below else data.column(top)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +173,8 @@ class FragmentSource:
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the batches of Arrow's own scanner."""
         schema = getattr(self.fragment, "physical_schema", None) or self.fragment.schema
-        fields = {name: pc.field(*(nested_path(schema, name) or (name,))) for name in columns}
-        yield from self.fragment.to_batches(columns=fields, batch_size=batch_rows, use_threads=False)
+        tops = list(dict.fromkeys((nested_path(schema, name) or (name,))[0] for name in columns))
+        yield from self.fragment.to_batches(columns=tops, batch_size=batch_rows, use_threads=False)
 
 
 @dataclass(slots=True)
@@ -274,7 +249,6 @@ def _without_view(kind: pa.DataType) -> pa.DataType:
     return _VIEWS.get(kind, kind)
 
 
-_SPARK_VECTOR = ["type", "size", "indices", "values"]  # fields of a vector of Spark ML, such as a probability
 LISTED = 40  # largest number of column names in a message
 
 
@@ -380,41 +354,19 @@ def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Constant
         raise SchemaError(
             f"{name}: {len(schema.get_all_field_indices(column))} columns are named {column!r}; rename them"
         )
-    path = nested_path(schema, column)
-    kind = schema.field(path[0]).type
-    for name_below in path[1:]:
-        kind = kind.field(name_below).type
+    kind = type_at(schema, nested_path(schema, column))
     if types.is_nested(plain(kind)):
-        raise SchemaError(f"{name}: column {column!r} is nested ({_short(kind)}); {_flat_remedy(column, kind)}")
+        raise SchemaError(f"{name}: column {column!r} is nested ({_short(kind)}); {flat_remedy(column, kind)}")
     return kind
-
-
-def _flat_remedy(column: str, kind: pa.DataType) -> str:
-    """How to have a value of a nested column, for a message."""
-    if types.is_struct(kind) and [inner.name for inner in kind] == _SPARK_VECTOR:
-        return "in Spark, write an element of it as a separate column: vector_to_array(…)[1]"
-    leaf = _leaf(kind)
-    if leaf:
-        return f"name one of its fields, such as {column}.{leaf}"
-    return "write the value you want as a separate column"
-
-
-def _leaf(kind: pa.DataType) -> str:
-    """The path to the first field of a struct that is flat and can be named; empty if there is none."""
-    for inner in kind if types.is_struct(kind) else ():
-        if "." not in inner.name and len(kind.get_all_field_indices(inner.name)) == 1:
-            below = _leaf(inner.type)
-            if below or not types.is_nested(plain(inner.type)):
-                return f"{inner.name}.{below}" if below else inner.name
-    return ""
 
 
 def _missing(schema: pa.Schema, column: str, name: str, names: Sequence[str]) -> MissingColumnError:
     """The error for a column that does not exist, with the most similar name and a list of names."""
-    parent = column.split(".")[0]
-    if parent != column and parent in schema.names and types.is_nested(schema.field(parent).type):
+    parent = re.split(r"[.\[]", column, maxsplit=1)[0]
+    if parent != column and parent in schema.names and types.is_nested(plain(schema.field(parent).type)):
         kind = schema.field(parent).type
-        msg = f"{name}: no field {column!r}; {parent!r} is {_short(kind)}; {_flat_remedy(parent, kind)}"
+        what = "element" if column.endswith("]") else "field"
+        msg = f"{name}: no {what} {column!r}; {parent!r} is {_short(kind)}; {flat_remedy(parent, kind)}"
         return MissingColumnError(msg, column, parent)
     near = nearest(column, names, 0.5) or ""
     alike = normalize("NFKC", near) == normalize("NFKC", column)  # and look alike

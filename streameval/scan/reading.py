@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError, SchemaError
 from streameval.scan.faults import READ_ERRORS, ChangedFileError, reason, unreadable
+from streameval.scan.nested import column_of
 from streameval.scan.parquet.pages import TEXT_BYTES, decodable_rows
 from streameval.scan.parquet.row_groups import Int96Error
-from streameval.scan.pieces import column_of
 from streameval.scan.widen import conform, is_text
 from streameval.wording import plural
 

@@ -232,6 +232,7 @@ _ORDER: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
     "LT": operator.lt,
     "LTE": operator.le,
 }
+_COLUMN = (exp.Column, exp.Bracket, exp.Dot)  # the last two for elements of lists, and fields below them
 _KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # Arrow compares exactly within
 
 
@@ -266,7 +267,8 @@ def parsed(text: str) -> tuple[tuple[str, ...], Condition]:
             msg = f'where: syntax error at character {at} of "{text}": a quote is not closed'
         raise OptionError(msg) from None
     condition = _condition(tree)
-    return tuple(dict.fromkeys(map(_name, tree.find_all(exp.Column, bfs=False)))), condition
+    columns = (node for node in tree.find_all(*_COLUMN, bfs=False) if not isinstance(node.parent, _COLUMN))
+    return tuple(dict.fromkeys(map(_name, columns))), condition
 
 
 def _open_quote(text: str) -> int:
@@ -311,7 +313,7 @@ def _condition(node: exp.Expression) -> Condition:
         return lambda schema: _joined(operator.and_, [part(schema) for part in parts])
     if isinstance(node, exp.Or):
         return _either(list(node.flatten()))
-    if isinstance(node, exp.Column):
+    if isinstance(node, _COLUMN):
         return partial(_truth, _name(node))
     if isinstance(node, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
         return _comparison(node)
@@ -371,14 +373,14 @@ def _comparison(node: exp.Expression) -> Condition:
 
 def _compares_columns(node: exp.Expression) -> bool:
     """Whether a comparison is between two columns."""
-    return isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)
+    return isinstance(node.left, _COLUMN) and isinstance(node.right, _COLUMN)
 
 
 def _operands(node: exp.Expression) -> tuple[exp.Expression, exp.Expression, bool]:
     """The column and the value of a comparison, and whether the value comes first; raises `OptionError` for others."""
-    flipped = isinstance(node.right, exp.Column)
+    flipped = isinstance(node.right, _COLUMN)
     column, value = (node.right, node.left) if flipped else (node.left, node.right)
-    if not isinstance(column, exp.Column):
+    if not isinstance(column, _COLUMN):
         raise _refused(node)
     _name(column)
     _check_value(node, value)
@@ -402,7 +404,7 @@ def _values(node: exp.Expression) -> list[exp.Expression]:
     without = isinstance(node, exp.In) and not values
     if without or not given <= {"this", "expressions", "low", "high", "expression", "negate"}:
         raise _refused(node)
-    if not isinstance(node.this, exp.Column):
+    if not isinstance(node.this, _COLUMN):
         raise _refused(node)
     _name(node.this)
     for value in values:
@@ -430,8 +432,17 @@ def _refused(node: exp.Expression) -> OptionError:
 
 
 def _name(node: exp.Expression) -> str:
-    """The name of a column, with dots for a field of a struct; raises `OptionError` for anything else."""
-    if not all(isinstance(part, exp.Identifier) and part.name for part in node.parts):
+    """The name of a column, or the path to a nested value; raises `OptionError` for anything else."""
+    if isinstance(node, exp.Dot):
+        return f"{_name(node.this)}.{node.expression.name}"
+    if isinstance(node, exp.Bracket):
+        index = node.expressions[0] if len(node.expressions) == 1 else None
+        if not (isinstance(index, exp.Literal) and index.name.isdigit() and not index.is_string):
+            raise _refused(node)
+        return f"{_name(node.this)}[{index.name}]"
+    if not isinstance(node, exp.Column) or not all(
+        isinstance(part, exp.Identifier) and part.name for part in node.parts
+    ):
         raise _refused(node)
     return ".".join(part.name for part in node.parts)
 

@@ -670,7 +670,9 @@ def test_nested_columns(tmp_path: Path) -> None:
         assert found.to_pydict() == {"s.x": [1, None, 2], "s.y.z": ["a", None, None]}
     with pytest.raises(SchemaError, match=r"a.parquet: column 's' is nested.*; name one of its fields, such as s.x"):
         plan(path, ["s"])
-    with pytest.raises(SchemaError, match=r"a.parquet: column 'l' is nested.*; write the value you want as a separate"):
+    with pytest.raises(
+        SchemaError, match=r"a.parquet: column 'l' is nested.*; name one of its elements, such as l\[0\]"
+    ):
         plan(path, ["l"])
     with pytest.raises(MissingColumnError, match=r"a.parquet: no field 's.w'; 's' is struct<x: int64"):
         plan(path, ["s.w"])

@@ -24,9 +24,10 @@ from pyarrow import fs
 from streameval.errors import DataError, SchemaError
 from streameval.scan.faults import READ_ERRORS, reason, unreadable
 from streameval.scan.files.paths import File, labels
+from streameval.scan.nested import column_of, stored_names
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, footer_at, typed
 from streameval.scan.parquet.row_groups import Group, Int96Error, KeptRows, RowGroups, encoded_in, int96_columns
-from streameval.scan.pieces import Holding, Piece, Source, column_of, find, is_constant
+from streameval.scan.pieces import Holding, Piece, Source, find, is_constant
 from streameval.scan.widen import is_text, plain
 
 if TYPE_CHECKING:
@@ -92,8 +93,14 @@ class Layout:
         times = tuple(column for column in int96_columns(footer, columns) if column not in absent)
         kinds |= {column: pa.timestamp("us", kinds[column].tz) for column in times}
         paths = {i: footer.schema.column(i).path for i in range(footer.num_columns)}
-        leaves = {i: path for i, path in paths.items() if path in columns and path not in absent}
-        texts = {i: path for i, path in leaves.items() if path in schema.names and is_text(plain(kinds[path]))}
+        lists = tuple(f"{stored}." for stored in stored_names(columns) if stored not in columns)
+        leaves = {i: path for i, path in paths.items() if path.startswith(lists) or path in columns}
+        listed = next((path for path in int96_columns(footer, leaves.values()) if path not in columns), None)
+        if listed is not None:
+            raise SchemaError(f"{name}: {listed!r} has INT96 timestamps in a list; write it as timestamps")
+        leaves = {i: path for i, path in leaves.items() if path not in absent}
+        top = {i: path for i, path in leaves.items() if path in columns and path in schema.names}
+        texts = {i: path for i, path in top.items() if is_text(plain(kinds[path]))}
         return cls(writer, kinds, tuple(leaves), texts, absent, times)
 
     def groups(

@@ -28,6 +28,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from streameval.scan.faults import READ_ERRORS, opened, unreadable
+from streameval.scan.nested import column_of, stored_names
 from streameval.scan.parquet.pages import (
     TEXT_BYTES,
     RangeFile,
@@ -37,7 +38,6 @@ from streameval.scan.parquet.pages import (
     footer_of,
     largest_page,
 )
-from streameval.scan.pieces import column_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -207,7 +207,8 @@ class RowGroups:
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the row groups; the file is closed with the iterator. Batches of long texts are smaller."""
-        numbers, encoded = [group.number for group in self.groups], encoded_in(self.groups)
+        columns, numbers = stored_names(columns), [group.number for group in self.groups]
+        encoded = encoded_in(self.groups)
         large = sum(group.nbytes for group in self.groups) > LARGE_CHUNK * len(numbers)
         with opened(self.filesystem, self.path, *self.planned) as handle:
             footer = self.footer if self.is_local or self.footer else footer_of(handle)
@@ -223,7 +224,7 @@ class RowGroups:
             rows = min(rows, longest * max(1, TEXT_BYTES // max(1, _dictionary_bytes(file.metadata, numbers, coded))))
             if rows // 2 < longest <= rows:
                 rows = longest  # batches end with row groups: dictionaries are not joined
-            batches = file.iter_batches(rows, numbers, list(columns), use_threads=False)
+            batches = file.iter_batches(rows, numbers, columns, use_threads=False)
             times = int96_columns(file.metadata, columns)
             if times:
                 nanos, millis = (
