@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.curves import CurveKind
-    from streameval.metrics.protocol import Entry, Metric
-    from streameval.metrics.resampling import Exact, Resampled
+    from streameval.metrics.protocol import Entry, Exact, Metric
+    from streameval.metrics.resampling import Resampled
     from streameval.results import Curve, Distribution
     from streameval.states.protocol import Source, State
 

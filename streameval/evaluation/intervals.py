@@ -12,7 +12,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -33,18 +33,21 @@ from streameval.states.grouped.state import GroupedSpec
 from streameval.states.scores.blocks import BlockSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest, Replication
     from streameval.evaluation.request import Resampling
     from streameval.evaluation.slices import Swept
-    from streameval.metrics.protocol import Metric
+    from streameval.metrics.protocol import Exact, Metric
     from streameval.metrics.resampling import Resampled
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import By
     from streameval.states.protocol import Spec, State
     from streameval.typing import Array
+
+
+T = TypeVar("T")
 
 
 class Estimated(NamedTuple):
@@ -181,7 +184,7 @@ def _replicated(
     state: State,
     values: Sequence[Scalar],
     source: Resampled | str,
-    exact: Callable[[Sequence[Metric]], list[Scalar]],
+    exact: Exact,
 ) -> list[Estimate]:
     """The values with their replicates from a source, or without, for the reason that is in its place."""
     if not isinstance(source, str) and all(math.isnan(value.value) for value in values):
@@ -211,11 +214,13 @@ def _blocks(request: MetricRequest, folded: Mapping[Spec, State], resampling: Re
     return None if blocks is None else folded.get(blocks.spec)
 
 
-def _exact(engine: Engine, state: State, known: Mapping[Metric, Scalar], metrics: Sequence[Metric]) -> list[Scalar]:
+def _exact(engine: Engine, state: State, known: Mapping[Metric, Scalar], metrics: Sequence[Metric[T]]) -> list[T]:
     """Further metrics of the exact state."""
     missing = [metric for metric in metrics if metric not in known]
-    values = dict(zip(missing, in_rounds(engine.finalize, [(state, missing)])[0], strict=True)) if missing else {}
-    return [values[metric] if metric in values else known[metric] for metric in metrics]
+    values: dict[Metric, Any] = dict(known)
+    if missing:
+        values |= zip(missing, in_rounds(engine.finalize, [(state, missing)])[0], strict=True)
+    return [values[metric] for metric in metrics]
 
 
 def differences(

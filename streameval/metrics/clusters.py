@@ -109,7 +109,7 @@ def _product(one: Array, other: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Aul(Metric):
+class Aul(Metric[Scalar, "SizeTable", "SizeTable", "ClusterCounts"]):
     """Area under the lift curve.
 
     Attributes
@@ -130,7 +130,7 @@ class Aul(Metric):
 
 
 @dataclass(frozen=True)
-class RocAucBySize(Metric):
+class RocAucBySize(Metric[Scalar, "SizeTable", "SizeTable", "ClusterCounts"]):
     """ROC AUC with the cluster's size as the score."""
 
     name: str = "roc_auc_by_size"
@@ -241,7 +241,7 @@ class _Candidates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WorstImpure(ShardMetric):
+class WorstImpure(ShardMetric["Impure", "_Candidates", "ClusterCounts"]):
     """The clusters above the threshold that cause the largest losses of area under the lift curve, in one sweep.
 
     The loss of a cluster depends on all others. But of two clusters, the one that has at least as many rows and lacks

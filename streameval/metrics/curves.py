@@ -67,7 +67,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class ScorePath(Metric):
+class ScorePath(Metric["Path", "ScorePart", "Path", "Source"]):
     """The thinned path of a score; a metric whose value is a `Path`."""
 
     name: str = "path"
@@ -96,7 +96,7 @@ class ScorePath(Metric):
 
 
 @dataclass(frozen=True)
-class AllSizes(Metric):
+class AllSizes(Metric["SizeTable", "SizeTable", "SizeTable", "Source"]):
     """The size table of all clusters; a metric whose value is a `SizeTable`."""
 
     name: str = "sizes"

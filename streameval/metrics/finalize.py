@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.curves import drawn_metric
-from streameval.metrics.protocol import HALF, LACKS_ROWS, NO_ROWS, Metric, Partials, ShardMetric
+from streameval.metrics.protocol import HALF, LACKS_ROWS, NO_ROWS, Made, Metric, Partials, ShardMetric
 from streameval.results import Scalar
 from streameval.states.scores.counts import ScoreCounts
 from streameval.states.scores.types import halved_rows
@@ -17,24 +17,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from streameval.budget import Budget
+    from streameval.states.grouped.group_sweep import SweptGroup
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Source
 
     Job = tuple[Source, list[Metric]]
+    Columns = list[list[object]]  # the partials of each metric
+    T = TypeVar("T")
 
 
-def partials(
-    state: Source, shard: Interval, metrics: Sequence[Metric], budget: Budget | None = None
-) -> list[list[Any]]:
+def partials(state: Source, shard: Interval, metrics: Sequence[Metric], budget: Budget | None = None) -> Columns:
     """Partials of one shard: for each metric a list with one partial for each part; equal bases run once.
 
     If every metric declares in `scores` which scores it needs, other buckets are not read.
     """
     if metrics and isinstance(metrics[0], ShardMetric):
         return [[metric.read(state, shard, budget)] for metric in metrics if isinstance(metric, ShardMetric)]
-    columns: list[list[Any]] = [[] for _ in metrics]
+    columns: Columns = [[] for _ in metrics]
     places: dict[Any, int] = {}
     bases: list[Any] = []
+    whole: Any = state
+    part: Any
     for part in _parts(state, shard, metrics, budget):
         due = [metric.basis(part) for metric in metrics]
         if due != bases:  # hardly ever after the first part; comparing is faster than hashing
@@ -43,7 +46,7 @@ def partials(
         each = [basis.partial(part) for basis in places]
         for column, place in zip(columns, order, strict=True):
             column.append(each[place])
-    return [metric.joined(column, state) for metric, column in zip(metrics, columns, strict=True)]
+    return [metric.joined(column, whole) for metric, column in zip(metrics, columns, strict=True)]
 
 
 def _parts(state: Source, shard: Interval, metrics: Sequence[Metric], budget: Budget | None) -> Iterator[object]:
@@ -68,22 +71,23 @@ def _needed(state: ScoreCounts, shard: Interval, metrics: Sequence[Metric]) -> l
     return needed
 
 
-def combine(state: Source, metrics: Sequence[Metric], shards: Iterable[list[list[Any]]]) -> list[Scalar]:
+def combine(state: Source | SweptGroup, metrics: Sequence[Metric], shards: Iterable[Columns]) -> list[Scalar]:
     """Results from the partials of all shards, one for each metric; metrics share what they derive from equal partials.
 
     A metric that does not count NaN scores is undefined where the state has NaN scores that count one half. Where
     there are no rows, this is the reason, not that they are of one class.
     """
-    columns: list[list[Any]] = [[] for _ in metrics]
+    columns: Columns = [[] for _ in metrics]
+    whole: Any = state
     for shard in shards:
         for column, more in zip(columns, shard, strict=True):
             column += more
     halves = halved_rows(state) > 0
-    made: dict[Any, Any] = {}
+    made: Made = {}
     results = [
         Scalar.undefined(metric.name, HALF)
         if halves and not metric.counts_nan
-        else metric.combine(Partials(column, made), state)
+        else metric.combine(Partials(column, made), whole)
         for metric, column in zip(metrics, columns, strict=True)
     ]
     lacking = [isinstance(value, Scalar) and value.reason in LACKS_ROWS for value in results]
@@ -106,15 +110,15 @@ def remember(state: Source, metrics: Sequence[Metric], values: Sequence[object])
         state.drawn.update((m, value) for m, value in zip(metrics, values, strict=True) if m in needed)
 
 
-def recalled(state: Source, metrics: Sequence[Metric]) -> list[Any] | None:
+def recalled(state: Source, metrics: Sequence[Metric]) -> list[object] | None:
     """The values that the state remembers; None if one is missing."""
     values = state.drawn if isinstance(state, ScoreCounts) else {}
     return [values[metric] for metric in metrics] if all(metric in values for metric in metrics) else None
 
 
 def in_rounds(
-    finalize: Callable[[list[Job]], list[list[Any]]], jobs: Sequence[tuple[Source, Sequence[Metric]]]
-) -> list[list[Any]]:
+    finalize: Callable[[list[Job]], list[list[T]]], jobs: Sequence[tuple[Source, Sequence[Metric]]]
+) -> list[list[T]]:
     """Values of each job's metrics; a metric whose value is another metric is finalized again with that one.
 
     Parameters
@@ -133,15 +137,15 @@ def in_rounds(
     return results
 
 
-def compute(state: Source, metric: Metric) -> Any:
+def compute(state: Source, metric: Metric[T]) -> T:
     """One metric of a state in memory."""
-    return computed(state, [metric])[0]
+    return cast("T", computed(state, [metric])[0])
 
 
-def computed(state: Source, metrics: Sequence[Metric]) -> list[Any]:
+def computed(state: Source, metrics: Sequence[Metric]) -> list[Scalar]:
     """Several metrics of a state in memory."""
 
-    def finalize(jobs: list[Job]) -> list[list[Any]]:
+    def finalize(jobs: list[Job]) -> list[list[Scalar]]:
         return [combine(s, several, [partials(s, shard, several) for shard in s.shards()]) for s, several in jobs]
 
     return in_rounds(finalize, [(state, metrics)])[0]

@@ -59,7 +59,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class SweepClusters(ShardMetric):
+class SweepClusters(ShardMetric["SizeChanges", "SizeChanges", "ClusterCounts | BlockedClusters"]):
     """A metric whose value is the `SizeChanges` of a state with clusters."""
 
     name: str = "size changes"
@@ -69,7 +69,7 @@ class SweepClusters(ShardMetric):
         changes: SizeChanges = state.by_block(shard, budget)
         return changes
 
-    def combine(self, partials: Sequence[SizeChanges], state: State) -> SizeChanges:
+    def combine(self, partials: Sequence[SizeChanges], state: ClusterCounts | BlockedClusters) -> SizeChanges:
         """Those of all shards."""
         return SizeChanges.union(partials)
 
@@ -118,7 +118,7 @@ def without_classes(replicates: ClassReplicates, unit: str) -> LeftOut:
 
 
 @dataclass(frozen=True)
-class _Ranked(Metric):
+class _Ranked(Metric["tuple[Array, Array]", "ScorePart", "tuple[Array, Array]", "State"]):
     """A metric whose value is all scores from the worst to the best, and the measure at or above each.
 
     The measure is a float64 array of shape (2, n_groups + 1), of negatives and positives; its last column is 0.
@@ -193,7 +193,7 @@ _NEG, _POS, _GROUPS = 2, 3, 4
 
 
 @dataclass(frozen=True)
-class SumsByBlock(Metric):
+class SumsByBlock(Metric["Array", "GroupPart", "tuple[Array, list[tuple[Fragment, int]]]", "State"]):
     """A metric whose value is what each block contributes to a mean over groups.
 
     That is an int64 array of shape (5, n_blocks): Σ w·A in units of 2⁻³⁰, Σ w, negatives, positives and groups.

@@ -12,18 +12,33 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Never, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
+    from typing_extensions import TypeVar
+
     from streameval.budget import Budget
     from streameval.metrics.units import Sizes
 
+    # the value, the part of a state, its partial, and the state; a `Metric` without them is one of any kind, which only
+    # the finalizer calls, with the parts of the state that it was requested for
+    V = TypeVar("V", covariant=True, default=Any)
+    Part = TypeVar("Part", contravariant=True, default=Never)
+    Out = TypeVar("Out", covariant=True, default=Any)
+    P = TypeVar("P", default=Any)
+    S = TypeVar("S", contravariant=True, default=Never)
+else:
+    from typing import TypeVar
+
+    V, Part, Out, P, S = map(TypeVar, ("V", "Part", "Out", "P", "S"))
+
 T = TypeVar("T")
+Made = dict[tuple["Hashable", ...], tuple[list[object], Any]]  # by name and identities: the things, and what they give
 
 
-class Partials(list[Any]):
+class Partials(list[P]):
     """Partials of one metric, and what metrics of the same state have derived from theirs.
 
     Metrics with equal bases have the same partials, so values derived from these can be shared.
@@ -36,12 +51,12 @@ class Partials(list[Any]):
     (2, 2)
     """
 
-    def __init__(self, partials: Iterable[object] = (), made: dict[Any, Any] | None = None) -> None:
+    def __init__(self, partials: Iterable[P] = (), made: Made | None = None) -> None:
         super().__init__(partials)
         self._made = {} if made is None else made
 
     @classmethod
-    def of(cls, partials: Sequence[Any]) -> Partials:
+    def of(cls, partials: Sequence[P]) -> Partials[P]:
         """The partials themselves, or those of a list, which share nothing."""
         return partials if isinstance(partials, cls) else cls(partials)
 
@@ -57,7 +72,7 @@ class Partials(list[Any]):
         return value
 
 
-class UserMetric(Protocol):
+class UserMetric(Protocol[V, Part, P, S]):
     """What a user's own metric must have; `as_metric` makes a `Metric` of it.
 
     It may also have `counts_nan`; for other members it derives from `Metric`.
@@ -71,22 +86,22 @@ class UserMetric(Protocol):
     def family(self) -> str:
         """What its input is, a key of `streameval.metrics.catalogue.FAMILIES`."""
 
-    def partial(self, part: Any) -> Any:
+    def partial(self, part: Part) -> P:
         """What this part of a shard contributes."""
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Any:
+    def combine(self, partials: Sequence[P], state: S) -> V:
         """The value, a number or a `Scalar`."""
 
 
-class Basis(ABC):
+class Basis(ABC, Generic[Part, Out]):
     """Takes partials; frozen, so that equal bases are equal and run once."""
 
     @abstractmethod
-    def partial(self, part: Any) -> Any:
+    def partial(self, part: Part) -> Out:
         """What this part of a shard contributes."""
 
 
-class Metric(Basis):
+class Metric(Basis[Part, P], Generic[V, Part, P, S]):
     """One number of one state; frozen. It has a `name`, `combine`, and `partial` or `basis`; the rest has defaults.
 
     Attributes
@@ -114,20 +129,20 @@ class Metric(Basis):
     else:
         counts_nan, scores, assignment_cells = False, None, None
 
-    def basis(self, part: Any) -> Any:
+    def basis(self, part: Part) -> Basis[Part, P]:
         """What takes the partial: metrics with equal bases share the partials, which are computed once."""
         return self
 
-    def partial(self, part: Any) -> Any:
+    def partial(self, part: Part) -> P:
         """The partial of the basis; a metric that is its own basis computes it here."""
         return self.basis(part).partial(part)
 
-    def joined(self, partials: list[Any], state: Any) -> list[Any]:
+    def joined(self, partials: list[P], state: S) -> list[P]:
         """The partials of all parts of a shard; fewer of them where together they would take much memory."""
         return partials
 
     @abstractmethod
-    def combine(self, partials: Sequence[Any], state: Any) -> Any:
+    def combine(self, partials: Sequence[P], state: S) -> V:
         """The value, a `Scalar` except for curves, from the partials of all parts and the totals of the state.
 
         What metrics of equal bases have in common is made once with `Partials.once`.
@@ -144,27 +159,33 @@ class Metric(Basis):
         return self
 
 
-class ShardMetric(Metric):
+class Exact(Protocol):
+    """Computes further metrics of an exact state."""
+
+    def __call__(self, metrics: Sequence[Metric[T]], /) -> list[T]: ...  # noqa: D102 - the class documents it
+
+
+class ShardMetric(Metric[V, Never, P, S]):
     """A metric whose partial needs more than the parts of a shard; then all metrics of the job are of this kind."""
 
     @abstractmethod
-    def read(self, state: Any, shard: tuple[int, int], budget: Budget | None) -> Any:
+    def read(self, state: S, shard: tuple[int, int], budget: Budget | None) -> P:
         """The partial of a whole shard."""
 
 
 @dataclass(frozen=True)
-class _Adapted(Metric):
+class _Adapted(Metric[Any, Part, P, S]):
     """A user's own metric with the defaults of all other members."""
 
-    given: UserMetric
+    given: UserMetric[Any, Part, P, S]
     name: str
     family: str
     counts_nan: bool = False
 
-    def partial(self, part: Any) -> Any:
+    def partial(self, part: Part) -> P:
         return self.given.partial(part)
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Any:
+    def combine(self, partials: Sequence[P], state: S) -> object:
         found = self.given.combine(partials, state)
         return as_metric(found) if hasattr(found, "partial") else found  # its next step
 

@@ -31,14 +31,13 @@ from streameval.results import FEW_UNITS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from streameval.metrics.protocol import Metric
+    from streameval.metrics.protocol import Exact, Metric
     from streameval.results import Scalar
     from streameval.states.protocol import Source, Totals
     from streameval.typing import Array
 
     Job = Callable[[], tuple[Source, Sequence[Metric]]]  # makes a state, with the metrics to compute of it
     Finalize = Callable[[Sequence[Job]], list[list[Scalar]]]
-    Exact = Callable[[Sequence[Metric]], list[Scalar]]
 
 FEW_BLOCKS = 32  # of thresholded metrics
 _HALF_BIN = 2  # rows that are one tie may lie twice as far from the middle of their bin as they are displaced

@@ -191,7 +191,7 @@ class Selection:
         """The metric with the options that it takes; those not given leave its defaults."""
         values = {field: getattr(self, option) for option, field in _options(metric).items()}
         values = {field: value for field, value in values.items() if value is not None}
-        return replace(cast("Any", metric), **values) if values else metric
+        return cast("M", replace(cast("Any", metric), **values)) if values else metric
 
 
 def _options(metric: Metric) -> Mapping[str, str]:

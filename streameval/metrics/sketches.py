@@ -26,7 +26,7 @@ _ESTIMATE = "a sketch estimates quantiles; no interval is certain"
 
 
 @dataclass(frozen=True)
-class Quantile(Metric):
+class Quantile(Metric[Scalar, "QuantileSketch", "QuantileSketch", "QuantileSketch"]):
     """A quantile of a column.
 
     Attributes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -20,18 +20,20 @@ from streameval.states.grouped.group_sweep import WHOLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from streameval.results import Scalar
     from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart
-    from streameval.states.grouped.group_sweep import GroupSweepPart
+    from streameval.states.grouped.group_sweep import GroupSweep, GroupSweepPart
     from streameval.typing import Array
 
     SweepPart = GroupSweepPart | ClusterSweepPart
+    Partial = tuple[type[Metric], Array] | list[tuple[int, object]]
 
 
 @dataclass(frozen=True)
-class Sliced(Metric):
+class Sliced(Metric["dict[bytes, Scalar]", "SweepPart", "Partial", "GroupSweep | ClusterSweep"]):
     """A metric, or its basis, of every group of a group sweep."""
 
-    inner: Any  # a metric or a basis
+    inner: Metric
 
     @property
     def name(self) -> str:
@@ -42,38 +44,39 @@ class Sliced(Metric):
         """What metrics with equal partials share; the scores of a group are looked at only where the metric asks."""
         if type(self.inner).basis is Metric.basis:
             return self
-        return Sliced(self.inner.basis(part.one(part.present[0])))
+        one: Any = part.one(part.present[0])
+        return Sliced(cast("Metric", self.inner.basis(one)))
 
-    def partial(self, part: Any) -> Any:
+    def partial(self, part: SweepPart) -> Partial:
         """Groups that have scores in the part, and the partial of each; or a metric and one integer of every group."""
         if type(self.inner) in _NUMBERS:
-            return type(self.inner), part.sums[_NUMBERS[type(self.inner)][0]]
-        return [(group, self.inner.partial(part.one(group))) for group in part.present]
+            return type(self.inner), cast("GroupSweepPart", part).sums[_NUMBERS[type(self.inner)][0]]
+        read: Callable[[Any], object] = self.inner.partial
+        return [(group, read(part.one(group))) for group in part.present]
 
-    def combine(self, partials: Sequence[Any], state: Any) -> dict[bytes, Any]:
+    def combine(self, partials: Sequence[Partial], state: GroupSweep | ClusterSweep) -> dict[bytes, Scalar]:
         """The value of each group, by its name."""
-        columns: dict[int, list[Any]] = defaultdict(list)
-        if partials and isinstance(partials[0], tuple):
-            numbers = np.sum([numbers for _, numbers in partials], axis=0).tolist()
-            columns |= {group: [_NUMBERS[partials[0][0]][1](number)] for group, number in enumerate(numbers)}
-        else:
-            for part in partials:
-                for group, found in part:
-                    columns[group].append(found)
+        columns: dict[int, list[object]] = defaultdict(list)
+        if sums := [part for part in partials if isinstance(part, tuple)]:
+            numbers = np.sum([numbers for _, numbers in sums], axis=0).tolist()
+            columns |= {group: [_NUMBERS[sums[0][0]][1](number)] for group, number in enumerate(numbers)}
+        for part in partials:
+            for group, found in part if isinstance(part, list) else ():
+                columns[group].append(found)
         return {
             name: combine(own, [self.inner], [[columns[number]]])[0] for name, (number, own) in state.groups.items()
         }
 
 
 # by type of the metric: which of the sums of a part it takes, and what makes a partial of the sum over all parts
-_NUMBERS: dict[type[Metric], tuple[int, Callable[[int], Any]]] = {
+_NUMBERS: dict[type[Metric], tuple[int, Callable[[int], tuple[float, ...]]]] = {
     RocAuc: (0, lambda won: (won, 0)),
     AveragePrecision: (1, lambda halves: (2 * halves, 2 * halves, 0.0)),
 }
 
 
 @dataclass(frozen=True)
-class CutRows(Metric):
+class CutRows(Metric["Mapping[bytes, int]", "ClusterSweepPart", "Array", "ClusterSweep"]):
     """Rows of each group in clusters that it cuts, from the parts of a sweep."""
 
     name: str = "cut"

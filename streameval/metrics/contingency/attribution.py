@@ -269,7 +269,7 @@ class Members(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Largest(ShardMetric):
+class Largest(ShardMetric["tuple[Members, ...]", "tuple[Members, ...]", "ContingencyCounts"]):
     """The largest cells of a few clusters and of a few classes, from one walk over the rows of the state.
 
     Attributes

@@ -68,7 +68,7 @@ _ADJUSTED = "adjust_to_null"
 
 
 @dataclass(frozen=True)
-class ClusteringMetric(Metric):
+class ClusteringMetric(Metric[Scalar, "Summary", "tuple[float, float] | str", "object"]):
     """One number of a contingency table.
 
     Parameters

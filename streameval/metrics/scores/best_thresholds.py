@@ -46,7 +46,7 @@ class _Best(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FbetaMax(Metric):
+class FbetaMax(Metric[Scalar, "ScorePart", "_Best | None", "State"]):
     """Largest F_β over all thresholds, in [0, 1], with its threshold.
 
     Attributes
@@ -119,7 +119,7 @@ class FbetaMax(Metric):
 
 
 @dataclass(frozen=True)
-class CostMin(Metric):
+class CostMin(Metric[Scalar, "ScorePart", "_Best | None", "State"]):
     """Least expected cost of a point over all thresholds, with its threshold, which is infinity if nothing is flagged.
 
     Attributes

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -40,10 +40,10 @@ from streameval.states.scores.parts import RankedPart, known
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.metrics.protocol import Metric
+    from streameval.metrics.protocol import Exact, Metric
     from streameval.metrics.scores.cut_bins import CutRows
     from streameval.results import Scalar
     from streameval.states.keyed.layout import Interval
@@ -255,9 +255,7 @@ class BlockReplicates:
             found += share * self.state.measure[above - 1]
         return class_counts(*self._by_block(found).T)
 
-    def focused(
-        self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Callable[[Sequence[Metric]], list[Any]]
-    ) -> BlockReplicates:
+    def focused(self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Exact) -> BlockReplicates:
         """The same with bins cut around the thresholds of metrics, at the scores of the exact state."""
         state, bins = self.state, rows_of_bins(self.state)
         near = np.zeros(bins.size, bool)
@@ -333,7 +331,7 @@ class BlockReplicates:
         """DeLong's standard error of the ROC AUC on the grid; counts are multiplied there."""
         return float(compute(self.total(), GRID_CHECK).value) * math.sqrt(self._cuts.most)
 
-    def certified(self, exact: Callable[[Sequence[Metric]], list[Any]]) -> str | None:
+    def certified(self, exact: Exact) -> str | None:
         """Why the grid is too coarse: its standard error of the ROC AUC, by single rows, differs from the exact one."""
         if self.sure:
             return None

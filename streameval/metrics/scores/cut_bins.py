@@ -157,7 +157,7 @@ class NearGroups(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GroupsNear(Metric):
+class GroupsNear(Metric["NearGroups", "ScorePart", "NearGroups | None", "State"]):
     """The groups whose scores have some prefixes; a metric whose value is `NearGroups`.
 
     Attributes

@@ -43,7 +43,7 @@ def _dropped(size: int) -> int:
 
 
 @dataclass(frozen=True)
-class DeLong(Metric):
+class DeLong(Metric[Scalar, "ScorePart", tuple[float, float, float, float], "State"]):
     """Standard error of `factor` · ROC AUC, each row a unit; of weights as if they were counts.
 
     Attributes

@@ -28,7 +28,7 @@ _MOST_BINS = 10_000
 
 
 @dataclass(frozen=True)
-class ScoreRange(Metric):
+class ScoreRange(Metric["ScoreBins", "ScorePart", tuple[float, float], "State"]):
     """The lowest and the highest finite score; a metric whose value is the `ScoreBins` between them.
 
     Attributes
@@ -74,7 +74,7 @@ class ScoreRange(Metric):
 
 
 @dataclass(frozen=True)
-class ScoreBins(Metric):
+class ScoreBins(Metric["Distribution", "ScorePart", "tuple[Array, Array, Array]", "State"]):
     """Negatives and positives in bins of equal width; a metric whose value is a `Distribution`.
 
     Attributes

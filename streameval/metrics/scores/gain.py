@@ -143,7 +143,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GainSums(Basis):
+class GainSums(Basis["ScorePart", "Kept | None"]):
     """Sums under the truncated gain curve, which ``agc`` and ``agc_ratio`` share.
 
     Examples
@@ -286,7 +286,7 @@ def _roots(a: float, b: float, c: float) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Agc(Metric):
+class Agc(Metric[Scalar, "ScorePart", "tuple[float, float] | Kept | None", "State"]):
     """Normalised area under the gain curve.
 
     Attributes

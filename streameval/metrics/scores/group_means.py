@@ -192,7 +192,7 @@ class Spread(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GroupDeciles(Metric):
+class GroupDeciles(Metric[Scalar, "GroupPart", "tuple[Spread, tuple[Fragment, ...]]", "State"]):
     """A mean over groups with the deciles of their values, which a second look finds in the bins that hold them.
 
     Attributes
@@ -289,7 +289,7 @@ class _Sums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GroupMean(Metric):
+class GroupMean(Metric["Scalar | GroupDeciles", "GroupPart", "_Sums", "State"]):
     """The mean of a metric over groups.
 
     Attributes

@@ -67,7 +67,7 @@ class Vertex(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OperatingPoint(Metric):
+class OperatingPoint(Metric[Scalar, "ScorePart", "Vertex | Scalar | None", "State"]):
     """A measure at one threshold, where all points with at least that score are taken, ties included.
 
     Counts are compared exactly, with `at` as the decimal it is written as; weights with a relative tolerance of 1e-12.

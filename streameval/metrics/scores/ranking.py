@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RocAuc(Metric):
+class RocAuc(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float], "State"]):
     """Area under the ROC curve, in [0, 1].
 
     Examples
@@ -80,7 +80,7 @@ class RocAuc(Metric):
 
 
 @dataclass(frozen=True)
-class Gini(Metric):
+class Gini(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float], "State"]):
     """Gini coefficient: 2·AUC − 1, in [−1, 1].
 
     Examples
@@ -95,7 +95,7 @@ class Gini(Metric):
     name: str = "gini"
     counts_nan: ClassVar[bool] = True
 
-    def basis(self, part: ScorePart) -> RocAuc:
+    def basis(self, part: ScorePart | RankedPart) -> RocAuc:
         """The pairs won."""
         return RocAuc()
 
@@ -139,7 +139,7 @@ def _mean_precision(name: str, partials: Sequence[tuple[float, float, float]], s
 
 
 @dataclass(frozen=True)
-class AveragePrecision(Metric):
+class AveragePrecision(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float, float], "State"]):
     """Average precision: the mean precision at the positives, in [0, 1].
 
     Examples
@@ -185,7 +185,7 @@ def _integral(T: Array, F: Array, p: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class PrAuc(Metric):
+class PrAuc(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float, float], "State"]):
     """Area under the precision-recall curve by the trapezoid rule, in [0, 1].
 
     Examples
@@ -253,7 +253,7 @@ def _highest(name: str, peaks: Sequence[_Peak], N: float, P: float) -> Scalar:
 
 
 @dataclass(frozen=True)
-class MaxInformedness(Metric):
+class MaxInformedness(Metric[Scalar, "ScorePart", "_Peak", "State"]):
     """Largest difference of true and false positive rate over all thresholds, in [0, 1] (Youden's J).
 
     Examples
@@ -275,7 +275,7 @@ class MaxInformedness(Metric):
 
 
 @dataclass(frozen=True)
-class KolmogorovSmirnov(Metric):
+class KolmogorovSmirnov(Metric[Scalar, "ScorePart", "tuple[_Peak, _Peak]", "State"]):
     """Kolmogorov-Smirnov statistic: the largest difference between the score distributions of the classes, in [0, 1].
 
     It is the largest of true − false positive rate and false − true positive rate over all thresholds, the first of
@@ -313,7 +313,7 @@ class KolmogorovSmirnov(Metric):
 
 
 @dataclass(frozen=True)
-class PartialAuc(Metric):
+class PartialAuc(Metric[Scalar, "ScorePart", tuple[float, float, float], "State"]):
     """Standardised ROC AUC up to a false positive rate, in [0, 1].
 
     Attributes

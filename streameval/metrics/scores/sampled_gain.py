@@ -128,7 +128,7 @@ INTERPOLATED = (
 
 
 @dataclass(frozen=True)
-class AgcApprox(Metric):
+class AgcApprox(Metric[Scalar, "SampledState", "GroupedBins", "SampledState"]):
     """Normalised area under the gain curve of a sample in quantile bins.
 
     Attributes

@@ -43,7 +43,7 @@ _CLOSE = "several scores are the same number as the threshold in float64"
 
 
 @dataclass(frozen=True)
-class ConfusionAt(Metric):
+class ConfusionAt(Metric[tuple[float, float, float, float], "ScorePart", tuple[float, float], "State"]):
     """The table at a threshold as (TP, FN, FP, TN): counts, or weights where rows carry weights.
 
     Attributes
@@ -115,7 +115,7 @@ def _cells(neg: float, pos: float, state: State) -> tuple[float, float, float, f
 
 
 @dataclass(frozen=True)
-class TablesAt(Metric):
+class TablesAt(Metric["list[TableAt | str]", "ScorePart", "list[Above]", "State"]):
     """The 2×2 tables of several thresholds; a metric whose value is a list of `TableAt`, or the reason for none.
 
     The lower edge of a bin is a threshold. Scores wider than float32 are put into bins as float32 numbers, and so they

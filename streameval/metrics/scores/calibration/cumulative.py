@@ -33,7 +33,7 @@ import numpy as np
 from streameval.kernels.calibration import drift_counts, pool_counts, pool_weights
 from streameval.kernels.thresholds import running
 from streameval.metrics.protocol import Basis, Metric, Partials
-from streameval.metrics.scores.calibration.scoring import BrierScore, Probabilities, missing, spread
+from streameval.metrics.scores.calibration.scoring import BrierScore, Probabilities, missing, present, spread
 from streameval.metrics.scores.sums import BITS, counted, integers, mean, total
 from streameval.results import Scalar
 
@@ -59,7 +59,7 @@ class _Sums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Drift(Basis):
+class Drift(Basis["ScorePart", "_Sums | None"]):
     """Running sums of p − (p + n)·s, which the metrics of this file share."""
 
     def partial(self, part: ScorePart) -> _Sums | None:
@@ -106,7 +106,7 @@ def _bounded(name: str, value: float, partials: Sequence[_Sums], which: str, lea
 
 
 @dataclass(frozen=True)
-class CumulativeError(Metric):
+class CumulativeError(Metric[Scalar, "ScorePart", "_Sums | None", "State"]):
     """Largest cumulative difference between labels and probabilities, or its range, in [0, 1]; 0 is best.
 
     Attributes
@@ -134,22 +134,22 @@ class CumulativeError(Metric):
         """The running sums."""
         return Drift()
 
-    def combine(self, partials: Sequence[_Sums], state: State) -> Scalar:
+    def combine(self, partials: Sequence[_Sums | None], state: State) -> Scalar:
         """Shift each part's sums by those above it."""
-        if reason := missing(partials, state):
-            return Scalar.undefined(self.name, reason)
+        if isinstance(sums := present(partials, state), str):
+            return Scalar.undefined(self.name, sums)
         size = state.totals().n + state.totals().p
         above, least, most = 0, 0, 0
-        for part in sorted(partials, key=lambda part: part.before):
+        for part in sorted(sums, key=lambda part: part.before):
             least, most = min(least, above + part.least), max(most, above + part.most)
             above += part.last
         # above is now C_last, so C lies between above − most and above − least
         value = mean(most - least if self.reach else max(above - least, most - above), size)
-        return _bounded(self.name, min(1.0, value), partials, "reach" if self.reach else "distance")
+        return _bounded(self.name, min(1.0, value), sums, "reach" if self.reach else "distance")
 
 
 @dataclass(frozen=True)
-class MeanBias(Metric):
+class MeanBias(Metric[Scalar, "ScorePart", "_Sums | None", "State"]):
     """Mean score minus the share of positives, in [−1, 1]; above 0, scores are too high on average.
 
     Examples
@@ -168,12 +168,12 @@ class MeanBias(Metric):
         """The running sums, of which only the last is used."""
         return Drift()
 
-    def combine(self, partials: Sequence[_Sums], state: State) -> Scalar:
+    def combine(self, partials: Sequence[_Sums | None], state: State) -> Scalar:
         """Divide by the rows."""
-        if reason := missing(partials, state):
-            return Scalar.undefined(self.name, reason)
-        value = mean(total([-part.last for part in partials]), state.totals().n + state.totals().p)
-        return _bounded(self.name, value, partials, "bias", least=-1.0)
+        if isinstance(sums := present(partials, state), str):
+            return Scalar.undefined(self.name, sums)
+        value = mean(total([-part.last for part in sums]), state.totals().n + state.totals().p)
+        return _bounded(self.name, value, sums, "bias", least=-1.0)
 
 
 _FINE = 96  # bits of a block's Brier score in fixed point
@@ -201,7 +201,7 @@ class Fit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CorpFit(Metric):
+class CorpFit(Metric["Fit | None", "ScorePart", "Fit | None", "State"]):
     """The isotonic fit; a metric whose value is a `Fit`, None if a score is outside [0, 1]."""
 
     name: str = "corp"
@@ -217,7 +217,7 @@ class CorpFit(Metric):
 
     def combine(self, partials: Sequence[Fit | None], state: State) -> Fit | None:
         """The fit of all parts."""
-        return None if None in partials or not partials else _fit(partials)
+        return None if not (partials and all(partials)) else _fit(partials)
 
 
 def _pooled(n: Array, p: Array, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
@@ -248,20 +248,21 @@ def join_fits(parts: Sequence[Fit]) -> Fit:
     return Fit(parts[0].before, *_pooled(n, p, low, high), brier)
 
 
-def _fit(partials: Sequence[Any]) -> Fit:
+def _fit(partials: Sequence[Fit | None]) -> Fit:
     """`join_fits`, computed once for all terms and the curve."""
-    return Partials.of(partials).once("isotonic fit", partials, lambda: join_fits(partials))
+    return Partials.of(partials).once("isotonic fit", partials, lambda: join_fits([fit for fit in partials if fit]))
 
 
-def _fixed(n: Array, p: Array) -> Any:
+def _fixed(n: Array, p: Array) -> float:
     """Σ p·n/(p + n) over blocks; for counts an integer in units of 2⁻⁹⁶ (`_FINE`)."""
     if integers(n):
-        return sum((x * y << _FINE) // (x + y) for x, y in zip(n.tolist(), p.tolist(), strict=True))
+        whole: int = sum((x * y << _FINE) // (x + y) for x, y in zip(n.tolist(), p.tolist(), strict=True))
+        return whole
     return math.fsum(p * (n / (n + p)))
 
 
 @dataclass(frozen=True)
-class Corp(Metric):
+class Corp(Metric[Scalar, "ScorePart", "Fit | None", "State"]):
     """A term of CORP's decomposition of the Brier score, in [0, 1].
 
     Attributes

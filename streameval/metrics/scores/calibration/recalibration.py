@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
     Sums = tuple[list[list[float]], tuple[float, float] | None]
+    Partial = Bins | Sums | Ends | str | None
 
 
 SLACK = 1e-9  # relative; bounds the error of a shift, from its search and from rounding
@@ -50,7 +51,7 @@ _SHIFT_NEAR = 1e-12  # absolute; the search for a shift ends at this precision
 
 
 @dataclass(frozen=True)
-class ShiftEnds(Basis):
+class ShiftEnds(Basis["ScorePart", "Ends | str"]):
     """The smallest shift, that for scores at the middle of open bins, and the largest; a reason if there is none.
 
     Examples
@@ -117,7 +118,7 @@ def _reason(part: ScorePart) -> str | None:
 
 
 @dataclass(frozen=True)
-class LogitTable(Basis):
+class LogitTable(Basis["ScorePart", "Bins | str | None"]):
     """Counts in bins of the logit and the ends of the logits, from which fits start."""
 
     def partial(self, part: ScorePart) -> Bins | str | None:
@@ -185,7 +186,7 @@ def _fitted(table: BinnedLogits, *, joint: bool, damped: bool = False) -> tuple[
 
 
 @dataclass(frozen=True)
-class LogisticFit(Basis):
+class LogisticFit(Basis["ScorePart", "str | Sums"]):
     """One step of the fit: sums of the likelihood's derivatives at an intercept and a slope.
 
     Attributes
@@ -262,7 +263,7 @@ class LogisticFit(Basis):
 
 
 @dataclass(frozen=True)
-class Recalibration(Metric):
+class Recalibration(Metric["Scalar | Recalibration", "ScorePart", "Partial", "State"]):
     """Intercept or slope of a logistic recalibration; calibrated scores have intercept 0 and slope 1.
 
     Attributes
@@ -288,18 +289,20 @@ class Recalibration(Metric):
     slope: bool = False
     fit: LogisticFit | None = None
 
-    def basis(self, part: ScorePart) -> Basis:
+    def basis(self, part: ScorePart) -> Basis[ScorePart, Partial]:
         """The table, then the next step; metrics of the same fit share both. For open bins, the ends of the shift."""
         return self.fit or (LogitTable() if self.joint or part.certain else ShiftEnds())
 
-    def combine(self, partials: Sequence[Any], state: State) -> Scalar | Recalibration:
+    def combine(self, partials: Sequence[Partial], state: State) -> Scalar | Recalibration:
         """The value, or this metric with the next step of its fit."""
         if not self.joint and partials and isinstance(partials[0], tuple) and isinstance(partials[0][0], float):
-            ends = partials[0]  # three shifts, from open bins
+            ends = cast("Ends", partials[0])  # three shifts, from open bins
             return spread(self.name, ends, -math.inf, math.inf, SLACK * (1.0 + max(map(abs, ends))))
         step: LogisticFit | str | None = _refused(partials, state)
-        if step is None:
-            step = self.fit.next_step(partials, state) if self.fit else self._first_step(Partials.of(partials), state)
+        if step is None and self.fit:
+            step = self.fit.next_step(cast("Sequence[Sums]", partials), state)
+        elif step is None:
+            step = self._first_step(Partials.of(partials), state)
         if isinstance(step, str):
             return Scalar.undefined(self.name, step)
         if step.step >= 0:

@@ -29,7 +29,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.kernels.thresholds import running
 from streameval.metrics.protocol import Metric, Partials
-from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
+from streameval.metrics.scores.calibration.scoring import Probabilities, present, spread
 from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, sum_of, total
 from streameval.results import Scalar
 from streameval.states.scores.parts import leading
@@ -139,7 +139,7 @@ def _largest_mean(start: float, size: float, more: list[tuple[float, float]]) ->
 
 
 @dataclass(frozen=True)
-class ReliabilityBins(Metric):
+class ReliabilityBins(Metric["dict[int, Cell]", "ScorePart", "dict[int, Cell] | None", "State"]):
     """Counts and sums of scores in bins; a metric whose value is a dict from bin number to `Cell`.
 
     Attributes
@@ -262,7 +262,7 @@ def _united(several: Sequence[Cell]) -> Cell:
 
 
 @dataclass(frozen=True)
-class CalibrationError(Metric):
+class CalibrationError(Metric[Scalar, "ScorePart", "dict[int, Cell] | None", "State"]):
     """Distance between mean score and share of positives, in [0, 1]: the mean over the bins (ECE) or the largest (MCE).
 
     Attributes
@@ -298,11 +298,11 @@ class CalibrationError(Metric):
         """The metric of the bins."""
         return self.drawn
 
-    def combine(self, partials: Sequence[dict[int, Cell]], state: State) -> Scalar:
+    def combine(self, partials: Sequence[dict[int, Cell] | None], state: State) -> Scalar:
         """The mean or the largest distance."""
-        if reason := missing(partials, state):
-            return Scalar.undefined(self.name, reason)
-        every = [cell for cell in cells(partials).values() if cell.size or cell.loose]
+        if isinstance(found := present(partials, state), str):
+            return Scalar.undefined(self.name, found)
+        every = [cell for cell in cells(found).values() if cell.size or cell.loose]
         size = state.totals().n + state.totals().p
         filled = [cell for cell in every if cell.size]
         if self.largest:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
+
+P = TypeVar("P")
 
 GENTLE = 8.0  # largest slope for which the series is exact up to rounding
 _SCALE, _SPAN = 1024, 40  # bins per unit of the logit; logits from −40 to 40 have bins
@@ -202,6 +204,11 @@ def missing(partials: Sequence[object], state: Source) -> str | None:
     return None if measure.n + measure.p else NO_WEIGHT
 
 
+def present(partials: Sequence[P | None], state: Source) -> list[P] | str:
+    """The partials, or why a metric of probabilities is undefined."""
+    return missing(partials, state) or cast("list[P]", partials)
+
+
 def spread(name: str, ends: Ends, least: float = 0.0, most: float = 1.0, slack: float = SLACK) -> Scalar:
     """A value with its bounds (lower, value, upper), moved outward by their rounding error unless they agree."""
     lower, value, upper = ends
@@ -212,7 +219,7 @@ def spread(name: str, ends: Ends, least: float = 0.0, most: float = 1.0, slack: 
 
 
 @dataclass(frozen=True)
-class BrierScore(Metric):
+class BrierScore(Metric[Scalar, "ScorePart", "Ends | None", "State"]):
     """Mean squared difference between probability and label, in [0, 1]; 0 is best.
 
     Examples
@@ -244,17 +251,17 @@ class BrierScore(Metric):
             return value, value, value
         return loss(probabilities.high, probabilities.low), value, loss(probabilities.low, probabilities.high)
 
-    def combine(self, partials: Sequence[Ends], state: State) -> Scalar:
+    def combine(self, partials: Sequence[Ends | None], state: State) -> Scalar:
         """Divide by the rows."""
-        if reason := missing(partials, state):
-            return Scalar.undefined(self.name, reason)
+        if isinstance(sums := present(partials, state), str):
+            return Scalar.undefined(self.name, sums)
         size = state.totals().n + state.totals().p
-        lower, value, upper = (mean(total(column), size) for column in zip(*partials, strict=True))
+        lower, value, upper = (mean(total(column), size) for column in zip(*sums, strict=True))
         return spread(self.name, (lower, value, upper))
 
 
 @dataclass(frozen=True)
-class LogLoss(Metric):
+class LogLoss(Metric[Scalar, "ScorePart", "Ends | _Binned | None", "State"]):
     """Mean negative log likelihood of the labels, in nats; 0 is best, and a wrong score of 0 or 1 makes it infinite.
 
     Attributes
@@ -323,16 +330,16 @@ class LogLoss(Metric):
             sums += dot(measure, terms, _LOG_BITS)
         return sums
 
-    def combine(self, partials: Sequence[Any], state: State) -> Scalar:
+    def combine(self, partials: Sequence[Ends | _Binned | None], state: State) -> Scalar:
         """Divide by the rows."""
-        if reason := missing(partials, state):
-            return Scalar.undefined(self.name, reason)
+        if isinstance(sums := present(partials, state), str):
+            return Scalar.undefined(self.name, sums)
         size = state.totals().n + state.totals().p
-        if isinstance(partials[0], _Binned):
-            ends, bins = zip(*partials, strict=True)
+        if binned := [part for part in sums if isinstance(part, _Binned)]:  # then all are
+            ends, bins = zip(*binned, strict=True)
             loss = math.inf if math.inf in ends else mean(total(ends), size, _LOG_BITS)
             return Scalar.certain(self.name, loss + table_of(Partials.of(partials), bins, state).loss() / size)
-        columns = zip(*partials, strict=True)
+        columns = zip(*cast("list[Ends]", sums), strict=True)
         lower, value, upper = (
             math.inf if math.inf in column else mean(total(column), size, _LOG_BITS) for column in columns
         )
