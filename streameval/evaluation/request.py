@@ -17,6 +17,7 @@ from streameval.metrics.selection import Selection
 from streameval.options import checked, honoured
 from streameval.results import REST
 from streameval.scan import Scan, Where, plan
+from streameval.scan.derived import IdName
 from streameval.states.grouped.keys import Blocks
 from streameval.states.keyed.ids import id_type
 from streameval.states.labels import LabelSpec
@@ -202,9 +203,10 @@ class Request:
     @property
     def columns(self) -> list[str]:
         """Columns to read, each once."""
-        ids = (*self.clusters, self.classes, self.mean_over)
+        ids = map(IdName, filter(None, (*self.clusters, self.classes, self.mean_over)))
         named = (self.label.column, *self.scores, *ids, *self.sketches, self.weight)
-        others = (*(self.where.columns if self.where else ()), *self.slicing.columns, self.resampling.unit)
+        unit = IdName(self.resampling.unit or "")
+        others = (*(self.where.columns if self.where else ()), *self.slicing.columns, unit)
         return list(dict.fromkeys(name for name in (*named, *others) if name))
 
     def scan(self, data: Any, **how: Any) -> Scan:

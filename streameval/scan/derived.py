@@ -119,6 +119,12 @@ class SlicingColumn(str):
         return "(" in self or "=" in self
 
 
+class IdName(str):
+    """The name of a column of ids, of which a decimal is read as the integer of its value."""
+
+    __slots__ = ()
+
+
 class SourceColumn(str):
     """The name of a column that is read, with the names of the slicing columns that are computed from it."""
 

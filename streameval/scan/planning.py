@@ -12,7 +12,7 @@ from pyarrow import types
 
 from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError, SchemaError
 from streameval.scan import in_memory
-from streameval.scan.derived import SlicingColumn, SourceColumn, mark, read_from
+from streameval.scan.derived import IdName, SlicingColumn, SourceColumn, mark, read_from
 from streameval.scan.files.paths import File, distinct, locate
 from streameval.scan.files.tables import Tables, as_uri
 from streameval.scan.files.uris import shown
@@ -22,7 +22,7 @@ from streameval.scan.pieces import Holding, Scan, StreamSource, numbered
 from streameval.scan.widen import plain, widen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
 
 def plan(
@@ -45,7 +45,7 @@ def plan(
         ``__arrow_c_stream__``. Computed by Dask: a `dask.dataframe`, or a list of delayed Arrow tables.
     columns : sequence of str
         The requested columns; duplicates are ignored. For a `SlicingColumn` that is computed, the scan has the column
-        that it is computed from.
+        that it is computed from; decimals of an `IdName` are read as integers.
     on_error : {"raise", "skip"}
         What to do with a file whose footer cannot be read.
     threads : int, optional
@@ -78,6 +78,7 @@ def plan(
     >>> scan.rows, scan.schema.names
     (2, ['score', 'label'])
     """
+    ids = {column for column in columns if isinstance(column, IdName)}
     columns = list(dict.fromkeys(columns))
     if not columns or on_error not in ("raise", "skip"):
         raise OptionError(
@@ -99,7 +100,7 @@ def plan(
         raise MissingInputError(f"{_describe(data)}: no rows{reason}")
     pieces = tuple(piece for holding in holdings for piece in holding.pieces)
     return Scan(
-        schema=_unify(holdings, columns),
+        schema=_unify(holdings, columns, ids),
         pieces=numbered(pieces),
         rows=-1 if any(piece.rows < 0 for piece in pieces) else sum(piece.rows for piece in pieces),
         nbytes=sum(piece.nbytes for piece in pieces),
@@ -187,13 +188,14 @@ def _items(data: object, tables: Tables) -> Iterator[object]:
             yield from _items(item, tables)
 
 
-def _unify(holdings: Sequence[Holding], columns: Sequence[str]) -> pa.Schema:
+def _unify(holdings: Sequence[Holding], columns: Sequence[str], ids: Collection[str]) -> pa.Schema:
     """The requested columns, each of the smallest type that holds every input's values."""
     fields = []
     for i, column in enumerate(columns):
         first: dict[pa.DataType, Holding] = {}
         for holding in holdings:
-            first.setdefault(holding.kinds[i], holding)
+            whole = column in ids and types.is_decimal(plain(holding.kinds[i]))
+            first.setdefault(pa.int64() if whole else holding.kinds[i], holding)
         kind = widen(first)
         if kind is None:
             raise _clash(column, first)

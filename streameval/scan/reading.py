@@ -10,19 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyarrow import types
 
 from streameval.errors import CorruptFileError, DataError, SchemaError
 from streameval.scan.faults import READ_ERRORS, ChangedFileError, reason, unreadable
 from streameval.scan.nested import column_of
 from streameval.scan.parquet.pages import TEXT_BYTES, decodable_rows
 from streameval.scan.parquet.row_groups import Int96Error
-from streameval.scan.widen import conform, is_text
+from streameval.scan.widen import conform, is_text, plain
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from streameval.scan.pieces import Constant, Piece
+    from streameval.scan.pieces import Piece
 
 
 def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator[pa.RecordBatch]:
@@ -56,13 +57,12 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
     >>> [batch.num_rows for piece in scan.pieces for batch in read(piece, scan.schema, batch_rows=2)]
     [2, 1]
     """
-    constants = dict(piece.constants)
-    columns = [name for name in schema.names if name not in constants]
+    columns = [name for name in schema.names if name not in dict(piece.constants)]
     rows = 0
     try:
         raw = piece.source.batches(columns, batch_rows)
         limited = (part for batch in raw for part in _limited(batch, schema))
-        unified = (_unified(batch, schema, constants, piece.name) for batch in limited)
+        unified = _unified_all(limited, schema, piece)
         for batch in _resized(_with_shared_dictionaries(unified), batch_rows):
             rows += batch.num_rows
             yield batch
@@ -83,26 +83,37 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
         raise CorruptFileError(f"{piece.name}: {counts}; it is damaged, or was replaced while it was read")
 
 
-def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Constant], name: str) -> pa.RecordBatch:
-    """The batch in the scan's schema, with its constant columns; `name` is the file in messages."""
-    arrays = [
-        constants[field.name].array(field.type, batch.num_rows)
-        if field.name in constants
-        else _conformed(column_of(batch, field.name), field, name)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def _unified_all(batches: Iterable[pa.RecordBatch], schema: pa.Schema, piece: Piece) -> Iterator[pa.RecordBatch]:
+    """The batches in the scan's schema, with the constant columns of the piece."""
+    constants, row = dict(piece.constants), piece.row
+    for batch in batches:
+        arrays = [
+            constants[field.name].array(field.type, batch.num_rows)
+            if field.name in constants
+            else _conformed(column_of(batch, field.name), field, piece.name, row)
+            for field in schema
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        row += batch.num_rows
 
 
-def _conformed(array: pa.Array, field: pa.Field, name: str) -> pa.Array:
-    """A column in the type of the scan; raises `SchemaError` for a time that the scan's unit does not hold."""
+def _conformed(array: pa.Array, field: pa.Field, name: str, row: int) -> pa.Array:
+    """A column in the type of the scan, of which the first value has this number.
+
+    Raises
+    ------
+    SchemaError
+        If the unit of the scan does not hold a time, or an id is a decimal that is no 64-bit integer.
+    """
     try:
         return conform(array, field.type)
     except pa.ArrowInvalid as error:
-        if not pa.types.is_temporal(field.type):
+        if types.is_decimal(plain(array.type)):
+            raise _fraction(array, field.name, name, row) from None
+        if not types.is_temporal(field.type):
             raise
         # a plan knows other columns of nanoseconds from the footer, and reads all files in these
-        int96 = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
+        int96 = types.is_timestamp(array.type) and array.type.unit == "ns"
         remedies = "evaluate the file without the others, or write the column in one type in all files"
         raise SchemaError(
             f"{name}: column {field.name!r} has a time that {field.type}, as which all files are read, does not hold "
@@ -110,9 +121,19 @@ def _conformed(array: pa.Array, field: pa.Field, name: str) -> pa.Array:
         ) from error
 
 
+def _fraction(array: pa.Array, column: str, name: str, row: int) -> SchemaError:
+    """The error for ids, of which at least one is a decimal that is no 64-bit integer."""
+    values = ((i, value) for i, value in enumerate(array.to_pylist()) if value is not None)
+    i, value = next((i, v) for i, v in values if v != int(v) or not -(1 << 63) <= v < 1 << 63)
+    return SchemaError(
+        f"{name}: column {column!r} has the id {value} in row {row + i:,}; a decimal id is the integer of its value, "
+        "from -2^63 to 2^63 - 1: write others as texts"
+    )
+
+
 def _limited(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Divide a batch so that texts in dictionaries that the schema decodes take at most `TEXT_BYTES` per part."""
-    plain = {field.name for field in schema if not pa.types.is_dictionary(field.type)}
+    plain = {field.name for field in schema if not types.is_dictionary(field.type)}
     pairs = zip(batch.schema.names, batch.columns, strict=True)
     rows = decodable_rows(array for name, array in pairs if name in plain)
     yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
@@ -139,7 +160,7 @@ def _resized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.
     for whole in batches:
         for start in range(0, whole.num_rows, batch_rows):
             batch = whole.slice(start, batch_rows)
-            text_columns = (a for a in batch.columns if pa.types.is_dictionary(a.type) or is_text(a.type))
+            text_columns = (a for a in batch.columns if types.is_dictionary(a.type) or is_text(a.type))
             rows, nbytes = batch.num_rows, sum(array.nbytes for array in text_columns)
             if held + rows > batch_rows or (small and nbytes and texts + nbytes > TEXT_BYTES):
                 yield from _together(small)

@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import dataset
 
-from streameval import Store, evaluate
+from streameval import Accumulator, Store, evaluate
 from streameval.errors import CorruptFileError, OptionError, SchemaError
 from streameval.kernels.exact import quotients
 from streameval.scan import plan, read
@@ -344,7 +344,6 @@ def test_keys_that_are_not_utf8_never_become_one(tmp_path: Path, asked: dict[str
 
 
 REFUSED = {
-    "decimal": (pa.array([Decimal(1), Decimal(2)]), r"decimal128\(1, 0\)"),
     "float": (pa.array([1.0, 2.0]), "double"),
     "float dictionary": (pa.array([1.0, 2.0]).dictionary_encode(), "double"),
     "date": (pa.array([date(2026, 1, 1), date(2026, 1, 2)]), r"date32\[day\]"),
@@ -395,3 +394,31 @@ def test_types_that_differ_between_files_are_refused(tmp_path: Path, one: pa.Arr
         pq.write_table(pa.table({"id": ids, "other": [3, 4], "label": [0, 1]}), tmp_path / f"{name}.parquet")
     with pytest.raises(SchemaError, match=r"b.parquet: column 'id' is .*, but .* in .*a.parquet.*write the column"):
         evaluate(tmp_path, **ROLES[role], threads=1)
+
+
+def test_decimal_ids_equal_the_integers_of_their_values(tmp_path: Path) -> None:
+    """Whatever the scale, beside integers in another file; a fraction is refused with its row."""
+    ids, others = [7, 7, 12, -3, 2**62], [1, 1, 2, 3, 3]
+    plain = {"label": [1, 0, 1, 0, 1], "cluster": ids, "campaign": others, "score": [0.5, 0.25, 0.75, 0.125, 0.5]}
+    kinds = {"cluster": pa.decimal128(38, 0), "campaign": pa.decimal128(38, 10)}
+    night = pa.table({name: pa.array(column, kinds.get(name)) for name, column in plain.items()})
+    options: dict[str, Any] = {"cluster": "cluster", "classes": "campaign"}
+    pq.write_table(night, tmp_path / "a.parquet")
+    pq.write_table(pa.table(plain), tmp_path / "b.parquet")
+    both = pa.concat_tables([pa.table(plain)] * 2)
+    assert evaluate(tmp_path, **options).results == evaluate(both, **options).results
+    for more in ({"score": "score", "unit": "campaign"}, {"score": "score", "mean_over": "cluster"}):
+        assert evaluate(night, **more).results == evaluate(pa.table(plain), **more).results
+    accumulator = Accumulator(**options)
+    accumulator.update(night)
+    accumulator.update(plain)
+    assert accumulator.result().results == evaluate(both, **options).results
+    (tmp_path / "night=2026-01-01").mkdir()
+    (tmp_path / "a.parquet").rename(tmp_path / "night=2026-01-01" / "a.parquet")
+    store = Store(tmp_path / "store")
+    store.update(tmp_path / "night=2026-01-01", **options)
+    assert store.evaluate().results == evaluate(pa.table(plain), **options).results
+    for bad in ("7.5", str(2**63)):
+        broken = night.set_column(1, "cluster", pa.array([7, 7, 12, Decimal(bad), 1], pa.decimal128(38, 1)))
+        with pytest.raises(SchemaError, match=rf"'cluster' has the id {bad}(\.0)? in row 3; .*: write others as"):
+            evaluate(broken, cluster="cluster")

@@ -46,6 +46,7 @@ from streameval.metrics.contingency.attribution import GAINS, check_gain
 from streameval.options import checked, command, honoured, recorded
 from streameval.results import slice_column
 from streameval.scan import Where
+from streameval.scan.derived import IdName
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.labels import LabelSpec
@@ -179,7 +180,8 @@ class Run:
         """
         cluster, classes, label, examples = (options[name] for name in ("cluster", "classes", "label", "examples"))
         where = None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"]))
-        folded = dict.fromkeys(name for name in (label, cluster, classes, *(where.columns if where else ())) if name)
+        ids = [IdName(name) for name in (cluster, classes) if name]
+        folded = dict.fromkeys(name for name in (label, *ids, *(where.columns if where else ())) if name)
         found = scan.plan(
             data,
             list(dict.fromkeys((*folded, *([examples] if examples else [])))),

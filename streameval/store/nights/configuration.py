@@ -24,6 +24,7 @@ from streameval.evaluation.slicing import Slicing
 from streameval.kinds import ByColumn, Filter, in_words
 from streameval.options import active, honoured, kept_options, recorded, refuse
 from streameval.scan import Piece, Scan, Where
+from streameval.scan.derived import IdName
 from streameval.scan.pieces import without_views
 from streameval.scan.widen import plain, widen
 from streameval.states.grouped.state import GroupedSpec, divisible
@@ -286,7 +287,8 @@ class Configuration:
     @property
     def typed_columns(self) -> tuple[str, ...]:
         """The columns of the data from which `typed` takes types."""
-        return (*self.key_columns, *self._slices)
+        ids = (name if name in self.numbers else IdName(name) for name in self.key_columns)
+        return (*ids, *self._slices)
 
     def check_typed(self, entries: Iterable[Entry]) -> None:
         """Raise `FormatError` if partitions have states of a column without a key type."""
