@@ -28,6 +28,7 @@ _NAMES = {
     "streameval.arrays.lift": "LiftCurve aul_score_from_clusters aul_score_from_labels",
     "streameval.arrays.ranking": "auc_by_sampling average_precision_score dist_auc num2bool roc_auc_score",
     "streameval.evaluation": "evaluate",
+    "streameval.evaluation.churn": "Churn churn",
     "streameval.evaluation.costs.attribution": "attribute",
     "streameval.evaluation.comparison": "compare",
     "streameval.evaluation.costs.attributed": "Attribution",

@@ -33,6 +33,8 @@ from streameval.arrays.ranking import dist_auc as dist_auc
 from streameval.arrays.ranking import num2bool as num2bool
 from streameval.arrays.ranking import roc_auc_score as roc_auc_score
 from streameval.evaluation import evaluate as evaluate
+from streameval.evaluation.churn import Churn as Churn
+from streameval.evaluation.churn import churn as churn
 from streameval.evaluation.comparison import compare as compare
 from streameval.evaluation.costs.attributed import Attribution as Attribution
 from streameval.evaluation.costs.attribution import attribute as attribute

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streameval import Store, attribute, evaluate, quantile_sketch, simulate
+from streameval import Store, attribute, churn, evaluate, quantile_sketch, simulate
 from streameval.errors import FormatError, OptionError
 from streameval.evaluation import explain
 from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
@@ -98,6 +98,8 @@ MORE: dict[str, Any] = {  # the same of every other option of the table
     "top": 5,
     "examples": "s",
     "examples_per": 1,
+    "from_": "id",
+    "least": 1,
 }
 ELSEWHERE = ("client", "scheduler_timeout", "delta_version")  # of clusters and of Delta tables
 ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")  # of Store(…), for all its verbs
@@ -169,6 +171,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "diagnose": Store.diagnose,
     "sketch": quantile_sketch,
     "attribute": attribute,
+    "churn": churn,
     "simulate": simulate,
 }
 
@@ -249,7 +252,7 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
 
 @pytest.mark.parametrize("name", dict.fromkeys((*OTHER, *MORE)))
 def test_verbs_without_a_store_honour_or_refuse_every_option(name: str, data: Path, tmp_path: Path) -> None:
-    """`attribute`, `quantile_sketch` and `simulate`, as the test above for other verbs."""
+    """`attribute`, `quantile_sketch`, `churn` and `simulate`, as the test above for other verbs."""
     value = {"metric": "pairwise.fscore", "unlabelled": "drop", "changed_from": "k"}.get(name, {**OTHER, **MORE}[name])
     attributed: dict[str, Any] = {"cluster": "id", "classes": "k"}
     if name in ("score", "by", "ci", "unit"):
@@ -263,6 +266,7 @@ def test_verbs_without_a_store_honour_or_refuse_every_option(name: str, data: Pa
     calls: dict[str, Callable[[], str]] = {
         "attribute": lambda: outcome(attribute, data, **attributed | {name: value}),
         "sketch": lambda: outcome(quantile_sketch, data, **{"column": "s", name: value}),
+        "churn": lambda: outcome(churn, data, **{"cluster": "id", "from_": "k", "unit": "k", name: value}),
         "simulate": lambda: outcome(simulate, tmp_path / "out", **{"rows": 10, "partitions": 1, name: value}),
     }
     for verb, call in calls.items():

@@ -1,4 +1,4 @@
-"""``streameval attribute``: the clusters, classes and slices that cost most; ``streameval sketch``: quantiles."""
+"""Verbs on data: ``attribute`` (costly clusters, classes, slices), ``churn`` of clusters, ``sketch`` of quantiles."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from streameval.wording import plural, visible
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from streameval.evaluation.churn import Churn
     from streameval.evaluation.costs.attributed import Attribution
     from streameval.states.scores.quantile_sketch import QuantileSketch
 
@@ -107,6 +108,52 @@ def cut(text: str) -> str:
 
     clean = visible(text[: 4 * _WIDTH])
     return clean if cell_len(clean) <= _WIDTH else set_cell_size(clean, _WIDTH - 1) + "…"
+
+
+@click.command()
+@click.argument("data", nargs=-1, required=True)
+@options("churn")
+def churn(data: tuple[str, ...], **asked: Any) -> None:
+    """Count which clusters of an earlier clustering continue, and where their rows went.
+
+    Rows of DATA have both ids. A pair of clusters is continued if each is the other's largest part. Another old cluster
+    is absorbed if more than half of it went to one new cluster, else dispersed; another new one is split off if more
+    than half of it came from one old cluster, else formed. ARI and V-measure: evaluate --classes with the earlier ids.
+    """
+    from streameval.evaluation.churn import churn as run
+
+    to = Output.take(asked, PLAIN)
+    with progress_bar(to.quiet) as advance:
+        result = run(list(stored(data, asked)), progress=advance, **asked)
+    facts = result.to_dict()
+    to.deliver_rows(
+        facts,
+        lambda: [dict(zip(("fact", "value"), line, strict=True)) for line in churn_lines(result)],
+        lambda: table(["fact", "value"], churn_lines(result), ["value"]),
+    )
+
+
+def churn_lines(result: Churn) -> list[tuple[str, str]]:
+    """Names and values of a churn, rows first, then clusters, pairs, and rows by the fates of both sides."""
+    share = result.share_kept
+    ends = [share.ci_lower, share.ci_upper]
+    interval = f" [{ends[0]:.4f}, {ends[1]:.4f}] @{100 * (share.ci_level or 0):g}%" if None not in ends else ""
+    interval = f" (no interval: {share.ci_reason})" if share.ci_reason else interval
+    rows = [(name, getattr(result, name)) for name in ("rows", "arrived", "left", "kept")]
+    lines = [(f"rows {name}" if name != "rows" else name, f"{count:,}") for name, count in rows]
+    lines.append(("share of rows kept", f"{share.value:.4f}{interval}"))
+    for side, counts in (("old", result.old), ("new", result.new)):
+        lines += [
+            (f"{side} clusters {name.replace('_', ' ')}".replace("clusters clusters", "clusters"), f"{n:,}")
+            for name, n in counts.items()
+        ]
+    lines += [(f"pairs {name}", f"{n:,}") for name, n in result.pairs.items()]
+    return lines + [
+        (f"rows {old} to {new}".replace("_", " "), f"{n:,}")
+        for old, row in result.moved.items()
+        for new, n in row.items()
+        if n
+    ]
 
 
 @click.command()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Command = Callable[..., Any]
 
-_DATA = ("evaluate", "attribute", "sketch", "metrics", "show", "info", "history", "check", "diagnose")
+_DATA = ("evaluate", "attribute", "sketch", "churn", "metrics", "show", "info", "history", "check", "diagnose")
 _ALL = (
     "evaluate",
     "attribute",
@@ -36,6 +36,7 @@ _ALL = (
     "add",
     "vacuum",
     "sketch",
+    "churn",
 )
 
 SELECTION = ("partition", "since", "until", "last", "as_of")  # which nights of a store
@@ -50,7 +51,7 @@ SHOWN = (
     Option("plan_only", FLAG, False, ("update", "replace", "add", "show", "history", "check", "diagnose", "info",
                                       "attribute", "sketch"), "nothing", flag="plan",
            help="Only print what would be read and kept."),
-    Option("storage_options", NAMES, (), ("evaluate", "attribute", "sketch"), "nothing", flag="storage",
+    Option("storage_options", NAMES, (), ("evaluate", "attribute", "sketch", "churn"), "nothing", flag="storage",
            metavar="KEY=VALUE",
            help="Option of the S3 storage of DATA or STORE, such as AWS_ENDPOINT_URL=…; options in a URI override it."),
     Option("with_versions", FLAG, False, ("info",), "nothing", flag="versions",
@@ -78,7 +79,7 @@ SHOWN = (
     Option("out", NAMES, (), ("evaluate", "show", "history", "check"), "nothing", metavar="FILE",
            help="Write everything to a .json, .csv, .parquet or .html file; repeat for several. "
            "The .html file is one self-contained page. In CSV, ' precedes texts that begin like a formula."),
-    Option("out", NAMES, (), ("sketch", "info", "diagnose"), "nothing", metavar="FILE",
+    Option("out", NAMES, (), ("sketch", "churn", "info", "diagnose"), "nothing", metavar="FILE",
            help="Write everything to a .json, .csv or .parquet file; repeat for several. "
            "In CSV, ' precedes texts that begin like a formula."),
     Option("out", NAMES, (), ("attribute",), "nothing", metavar="DIR|FILE",

@@ -205,7 +205,14 @@ def test_each_class_has_its_rows(kind: str, tmp_path: Path) -> None:
 
 VERBS = list(main.commands)
 SPELLINGS = sorted({o.spelling for o in (*OPTIONS, *SHOWN, *SIMULATION) if o.verbs})
-ARGUMENTS = {"evaluate": "DATA", "sketch": "DATA", "metrics": "", "demo": "", "simulate": "OUT"}  # others: a store
+ARGUMENTS = {
+    "evaluate": "DATA",
+    "churn": "DATA",
+    "sketch": "DATA",
+    "metrics": "",
+    "demo": "",
+    "simulate": "OUT",
+}  # others: a store
 
 
 @pytest.fixture

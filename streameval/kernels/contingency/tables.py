@@ -254,6 +254,21 @@ def cell_sums(
 
 
 @jit
+def first_largest(owners, rows, ids, best):
+    """Set ``best[k]`` to the largest cell of owner k, of several the one with the smallest id; −1 at the beginning."""
+    for i in range(owners.size):
+        j = best[owners[i]]
+        better = j < 0 or rows[i] > rows[j]
+        if not better and rows[i] == rows[j]:
+            for c in range(ids.shape[1]):
+                if ids[i, c] != ids[j, c]:
+                    better = ids[i, c] < ids[j, c]
+                    break
+        if better:
+            best[owners[i]] = i
+
+
+@jit
 def log_pairs(values: Ints, table_hi: Floats, table_lo: Floats, out_hi: Floats, out_lo: Floats) -> None:
     """Natural logarithms of integers in [1, 2^62) as double-double numbers, with an error below 2^-96.
 

@@ -1,0 +1,310 @@
+"""Churn: what became of the clusters of an earlier clustering, and where those of the new one come from.
+
+A row has the id of its old and of its new cluster. With n_ij the common rows of old cluster i and new cluster j, a_i
+and b_j the sums over cells, i's successor s(i) is the j with the largest n_ij, j's predecessor r(j) the i; the smallest
+id wins ties (of ids that are no integers: the smallest hash). A pair with s(i) = j and r(j) = i is *continued*. Any
+other old cluster is *absorbed* if n_is(i) > a_i/2, else *dispersed*; any other new one is *split off* if n_r(j)j >
+b_j/2, else *formed*. MONIC (Spiliopoulou et al. 2006) also calls more than half a match.
+
+The cells are visited three times, in bounded memory (`streameval.states.rounds`), each round handing them on:
+
+1. by new cluster: b_j and r(j);
+2. by old cluster: a_i, s(i), so the continued pairs and the fate of i;
+3. by new cluster: the fate of j, so the fates of both sides of every row that is in no continued pair. Cells that are
+   all of their new cluster are settled in the second round.
+
+Cells may be divided further by a tag, the block of their unit. Rows of continued pairs are then counted by tag.
+
+References
+----------
+Spiliopoulou, M., Ntoutsi, I., Theodoridis, Y. and Schult, R. (2006). MONIC: modeling and monitoring cluster
+transitions. *KDD*, 706-711.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from streameval.kernels.contingency.tables import add_margins, first_largest
+from streameval.kernels.keys import ID_BUCKETS, unmix
+from streameval.states.contingency.cells import Keys, cut_within, interval_items, numbered, parted
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.keyed.layout import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.budget import Budget
+    from streameval.states.contingency.counts import ContingencySpec
+    from streameval.states.keyed.layout import Interval
+    from streameval.typing import Array
+
+OLD_FATES = ("continued", "absorbed", "dispersed")
+NEW_FATES = ("continued", "split_off", "formed")
+_BEST, _HALF, _WHOLE, _LARGE = (np.uint64(1 << bit) for bit in range(4))  # of a cell among those of its new cluster
+_FLAGS = np.uint64(4)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Sums over some clusters.
+
+    Attributes
+    ----------
+    counts : clusters by fate, rows and pairs, by name
+    moved : int64 array of shape (3, 3), rows outside of continued pairs by the fates of their old and new cluster
+    by_tag : int64 array of shape (2, n_tags), rows with both ids, and those of them in continued pairs
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    moved: Array = field(default_factory=lambda: np.zeros((3, 3), np.int64))
+    by_tag: Array = field(default_factory=lambda: np.zeros((2, 1), np.int64))
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.counts + other.counts, self.moved + other.moved, self.by_tag + other.by_tag)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What the words of a row are.
+
+    Attributes
+    ----------
+    spec : the table, whose classes are the old clusters
+    tags : number of tags, whose column follows the ids; 0 without
+    least : smallest size of clusters that are counted; of a continued pair, the larger side decides
+    """
+
+    spec: ContingencySpec
+    tags: int
+    least: int
+
+    @property
+    def keys(self) -> Keys:
+        """How many words the ids of the new and of the old clusters have."""
+        return self.spec.keys
+
+    @property
+    def cells(self) -> Layout:
+        """Layout of cells that are handed on: words of both ids, rows and flags; if tagged, the tag and its rows."""
+        return Layout(ID_BUCKETS, 64, sum(self.keys) + 1 + 2 * bool(self.tags))
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The cells of some clusters, all of theirs.
+
+    Attributes
+    ----------
+    own, other : uint64 arrays, words of the ids of each cell: of the cluster that is visited, and of the other side
+    rows : int64 array of shape (n_cells,)
+    owner : int64 array of shape (n_cells,), the number of the visited cluster
+    sizes : int64 array of shape (n_clusters,)
+    """
+
+    own: Array
+    other: Array
+    rows: Array
+    owner: Array
+    sizes: Array
+
+    @classmethod
+    def of(cls, words: Array, rows: Array, own: int) -> _Cells:
+        """Distinct cells, whose first `own` words are those of the visited cluster."""
+        bounds = np.array([0, len(words)])
+        owner, first = numbered(bounds, np.ascontiguousarray(words[:, 0]), words[:, 1:own], own - 1)
+        sizes, unused = np.zeros((2, first.size), np.int64)
+        add_margins(owner, rows, owner, sizes, unused)
+        return cls(words[:, :own], words[:, own:], rows, owner, sizes)
+
+    def largest(self, kind: str) -> Array:
+        """The largest cell of each cluster; of several, the one of the smallest other id."""
+        order = self.other.copy()
+        if kind == "signed":
+            order[:, 0] ^= np.uint64(1 << 63)
+        best = np.full(self.sizes.size, -1)
+        first_largest(self.owner, self.rows, order, best)
+        return best
+
+
+def _pairs(sizes: Array) -> int:
+    """Pairs of rows within some groups."""
+    several = zip(*(column.tolist() for column in np.unique(sizes, return_counts=True)), strict=True)
+    return sum(size * (size - 1) // 2 * times for size, times in several)
+
+
+def _read(keyed: KeyedCounts, interval: Interval, label: int = 0) -> tuple[Array, Array]:
+    """Distinct rows of a label in an interval, their first words unmixed, and their counts."""
+    side = keyed.gather(*interval)[label]
+    numbers, first = numbered(side.starts, side.words, side.rest, keyed.layout.words - 1)
+    counts, unused = np.zeros((2, first.size), np.int64)
+    add_margins(numbers, side.counts if side.counts.size else np.ones_like(numbers), numbers, counts, unused)
+    return np.column_stack((unmix(side.words[first]), side.rest[first])), counts
+
+
+def _merge_tags(words: Array, counts: Array, ids: int) -> tuple[Array, Array, Array]:
+    """The distinct ids of entries, their rows, and the cell of each entry."""
+    cell, first = numbered(np.array([0, len(words)]), np.ascontiguousarray(words[:, 0]), words[:, 1:ids], ids - 1)
+    rows, unused = np.zeros((2, first.size), np.int64)
+    add_margins(cell, counts, cell, rows, unused)
+    return words[first, :ids], rows, cell
+
+
+def _unmatched(words: Array, rows: Array, others: Array) -> Array:
+    """The sizes of the clusters with these words and rows that are not among the words of others."""
+    both = np.concatenate((others, words))
+    number, first = numbered(np.array([0, len(both)]), np.ascontiguousarray(both[:, 0]), both[:, 1:], both.shape[1] - 1)
+    sizes = np.zeros(first.size, np.int64)
+    np.add.at(sizes, number[len(others) :], rows)
+    return sizes[first >= len(others)]
+
+
+@dataclass(frozen=True)
+class _Visited:
+    """Base of the rounds."""
+
+    form: Form
+    cells: KeyedCounts
+    alone: KeyedCounts
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """The rows with both ids, and those with an old one alone."""
+        return {"cells": self.cells, "alone": self.alone}
+
+    def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Self:
+        """The round over other rows."""
+        return replace(self, cells=runs["cells"], alone=runs["alone"])
+
+    def intervals(self, budget: Budget, within: Interval | None = None) -> list[Interval]:
+        """Intervals of clusters that fit into memory."""
+        sizes: Array = np.add.reduce([run.items[0::2] + run.items[1::2] for run in self.runs().values()])
+        return cut_within(sizes, parted(int(sizes.sum()), interval_items(budget), budget.threads), within)
+
+
+class ByNew(_Visited):
+    """The first round: by new cluster, the rows of the table, of which those of label 1 have no old cluster."""
+
+    name: ClassVar[str] = "new clusters"
+    hands_on: ClassVar[bool] = True
+
+    @property
+    def holder(self) -> ContingencySpec:
+        """The spec of the state that holds the rows."""
+        return self.form.spec
+
+    def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, ByOld]:
+        """Sums over the new clusters of an interval, and their cells by old cluster."""
+        form, (new, old) = self.form, self.form.keys
+        entries, each = _read(self.cells, interval)
+        words, rows, cell = _merge_tags(entries, each, new + old)
+        cells = _Cells.of(words, rows, new)
+        sizes = cells.sizes[cells.owner]
+        flags = np.zeros(rows.size, np.uint64)
+        flags[cells.largest(form.spec.class_type)] |= _BEST
+        for flag, holds in ((_HALF, 2 * rows > sizes), (_WHOLE, rows == sizes), (_LARGE, sizes >= form.least)):
+            flags[holds] |= flag
+        lone, arrived = _read(self.cells, interval, 1)
+        born = _unmatched(lone[:, :new], arrived, words[:, :new])
+        left = self.alone.range(*interval)
+        counts = Counter(
+            rows=int(rows.sum()),
+            arrived=int(arrived.sum()),
+            left=int(left.rows[0::2].sum()),
+            births=int(np.count_nonzero(born >= form.least)),
+            pairs_both=_pairs(rows),
+            pairs_new=_pairs(cells.sizes),
+        )
+        packed = (rows.astype(np.uint64) << _FLAGS) | flags
+        more = [entries[:, new + old], each.view(np.uint64)] if form.tags else []
+        columns = [*words[cell, new:].T, *words[cell, :new].T, packed[cell], *more]
+        return Tally(counts, by_tag=np.zeros((2, max(1, form.tags)), np.int64)), ByOld(
+            form, _built(form.cells, columns, budget), left
+        )
+
+
+class ByOld(_Visited):
+    """The second round: by old cluster, the cells and the rows without a new cluster."""
+
+    name: ClassVar[str] = "old clusters"
+    hands_on: ClassVar[bool] = True
+
+    def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, ByFate]:
+        """Sums over the old clusters of an interval, and the cells that their new clusters need."""
+        form, (new, old) = self.form, self.form.keys
+        ids = new + old
+        entries, times = _read(self.cells, interval)
+        cell, first = numbered(
+            np.array([0, len(entries)]), np.ascontiguousarray(entries[:, 0]), entries[:, 1:ids], ids - 1
+        )
+        words, packed = entries[first, :ids], entries[first, ids]
+        rows, flags = (packed >> _FLAGS).astype(np.int64), packed
+        cells = _Cells.of(words, rows, old)
+        best = cells.largest(form.spec.cluster_type)
+        stays = (flags[best] & _BEST) > 0
+        fates = np.where(stays, 0, np.where(2 * rows[best] > cells.sizes, 1, 2))
+        paired = np.zeros(rows.size, np.bool_)
+        paired[best[stays]] = True
+        whole, large = (flags & _WHOLE) > 0, (flags & _LARGE) > 0
+        old_large = cells.sizes >= form.least
+        settled = whole & ~paired
+        alone, left = _read(self.alone, interval)
+        gone = _unmatched(alone, left, words[:, :old])
+        counts = Counter(
+            kept=int(rows[paired].sum()),
+            continued=int(np.count_nonzero(paired & (large | old_large[cells.owner]))),
+            absorbed=int(np.count_nonzero((fates == 1) & old_large)),
+            dispersed=int(np.count_nonzero((fates == 2) & old_large)),
+            split_off=int(np.count_nonzero(settled & large)),
+            deaths=int(np.count_nonzero(gone >= form.least)),
+            pairs_old=_pairs(cells.sizes),
+        )
+        moved, by_tag = np.zeros((3, 3), np.int64), np.zeros((2, max(1, form.tags)), np.int64)
+        np.add.at(moved[:, 1], fates[cells.owner[settled]], rows[settled])
+        tags = entries[:, ids + 1].astype(np.int64) if form.tags else np.zeros(len(entries), np.int64)
+        each = entries[:, ids + 2].astype(np.int64) * times if form.tags else rows
+        np.add.at(by_tag[0], tags, each)
+        np.add.at(by_tag[1], tags, each * paired[cell])
+        rest = ~whole
+        fate = fates[cells.owner] + 3 * np.where(paired, 2, ((flags & _BEST) > 0) & ((flags & _HALF) > 0))
+        facts = (rows.astype(np.uint64) << _FLAGS) | fate.astype(np.uint64)
+        large_word = large.astype(np.uint64)
+        columns = [*words[rest, old:].T, facts[rest], large_word[rest]]
+        cells_on = _built(Layout(ID_BUCKETS, 64, new + 2), columns, budget)
+        return Tally(counts, moved, by_tag), ByFate(form, cells_on, KeyedCounts(self.alone.layout))
+
+
+class ByFate(_Visited):
+    """The third round: by new cluster, the cells with the fates of their old clusters."""
+
+    name: ClassVar[str] = "fates"
+    hands_on: ClassVar[bool] = False
+
+    def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, None]:
+        """Sums over the new clusters of an interval."""
+        new = self.form.keys.cluster
+        words, times = _read(self.cells, interval)
+        rows, facts = (words[:, new] >> _FLAGS).astype(np.int64), (words[:, new] & np.uint64(15)).astype(np.int64)
+        owner, first = numbered(np.array([0, len(words)]), np.ascontiguousarray(words[:, 0]), words[:, 1:new], new - 1)
+        state = np.zeros(first.size, np.int64)  # 2: continued, 1: split off, 0: formed
+        np.maximum.at(state, owner, facts // 3)
+        fates, large = 2 - state, words[first, new + 1] > 0
+        others = facts // 3 < 2
+        moved = np.zeros((3, 3), np.int64)
+        np.add.at(moved, (facts[others] % 3, fates[owner[others]]), (rows * times)[others])
+        counts = Counter(
+            split_off=int(np.count_nonzero((fates == 1) & large)),
+            formed=int(np.count_nonzero((fates == 2) & large)),
+        )
+        return Tally(counts, moved, np.zeros((2, max(1, self.form.tags)), np.int64)), None
+
+
+def _built(layout: Layout, columns: Sequence[Array], budget: Budget) -> KeyedCounts:
+    """Rows of these columns, the first word mixed."""
+    builder = SegmentBuilder.fitting(layout, budget, min(SLAB, max(1, columns[0].size)))
+    builder.add_ids([np.ascontiguousarray(column) for column in columns])
+    return KeyedCounts.built(builder)
