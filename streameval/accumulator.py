@@ -82,6 +82,7 @@ _REFUSED = {
     "by": "keep an accumulator for each slice",
     "max_slices": "keep an accumulator for each slice",
     "delta_version": "there are no Delta tables to read",
+    "snapshot": "there are no Iceberg tables to read",
     "scheduler_timeout": "there is no scheduler",
     "sketch": "update a QuantileSketch in the same loop",
     "approx_agc": "samples depend on the rows of files; use evaluate",

@@ -67,6 +67,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "spill": tempfile.gettempdir(),
     "on_error": "skip",
     "delta_version": 0,
+    "snapshot": 1,
     "threads": 1,
     "client": "tcp://127.0.0.1:1",
     "scheduler_timeout": 5.0,
@@ -101,7 +102,7 @@ MORE: dict[str, Any] = {  # the same of every other option of the table
     "from_": "id",
     "least": 1,
 }
-ELSEWHERE = ("client", "scheduler_timeout", "delta_version")  # of clusters and of Delta tables
+ELSEWHERE = ("client", "scheduler_timeout", "delta_version", "snapshot")  # of clusters and tables
 ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")  # of Store(…), for all its verbs
 
 
@@ -235,14 +236,15 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
         said, there = call(), any(verb in o.verbs for o in OPTIONS if o.name == name)
         if name in ENGINE or name == "storage_options":
             assert name in said, (verb, said)  # refused here, and taken by Store(…)
-        elif name == "delta_version" and there:
-            assert said == "delta_version=0 would change nothing: no input is a Delta table", (verb, said)
+        elif name in ("delta_version", "snapshot") and there:
+            table = "a Delta table" if name == "delta_version" else "an Iceberg table"
+            assert said == f"{name}={value} would change nothing: no input is {table}", (verb, said)
         elif there:
             assert said == "honoured", (verb, said)
         else:
             assert name in said, (verb, said)
     for function in (evaluate, explain):
-        if name in ("delta_version", "scheduler_timeout"):
+        if name in ("delta_version", "snapshot", "scheduler_timeout"):
             assert name in outcome(function, data, **options)
         elif name in OTHER and name != "client":
             assert outcome(function, data, **options) == "honoured"

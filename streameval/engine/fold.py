@@ -25,7 +25,7 @@ from streameval.errors import CorruptFileError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
 from streameval.scan.faults import READ_ERRORS
 from streameval.scan.parquet.pages import TEXT_BYTES
-from streameval.scan.parquet.row_groups import LARGE_CHUNK, KeptRows, RowGroups
+from streameval.scan.parquet.row_groups import LARGE_CHUNK, RowGroups, TableRows
 from streameval.scan.where import SMALL_ROWS
 from streameval.scan.widen import nearest_floats
 from streameval.states.keyed.ranges import row_bytes
@@ -107,8 +107,8 @@ def _row_groups(piece: Piece) -> tuple[Group, ...]:
 
 
 def _stored(piece: Piece) -> RowGroups | None:
-    """The row groups of a piece, also below `KeptRows`; None for any other source."""
-    source = piece.source.source if isinstance(piece.source, KeptRows) else piece.source
+    """The row groups of a piece, also below `TableRows`; None for any other source."""
+    source = piece.source.source if isinstance(piece.source, TableRows) else piece.source
     return source if isinstance(source, RowGroups) else None
 
 

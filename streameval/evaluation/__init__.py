@@ -72,6 +72,7 @@ def evaluate(
     spill: str | os.PathLike[str] | None = None,
     on_error: str = "raise",
     delta_version: int | None = None,
+    snapshot: int | None = None,
     threads: int | None = None,
     client: Any = None,
     scheduler_timeout: float = 10.0,
@@ -207,6 +208,8 @@ def evaluate(
         Whether a file that cannot be read ends the run, or is left out and listed.
     delta_version : int, optional
         Version of the Delta tables among the data, by default the current one.
+    snapshot : int, optional
+        Id of the snapshot of the Iceberg tables among the data, by default the current one.
     threads : int, optional
         Number of threads in this process, by default one per processor; excludes `client`.
     client : distributed.Client or str, optional

@@ -174,6 +174,7 @@ class Files:
             data,
             on_error=options["on_error"],
             delta_version=options["delta_version"],
+            snapshot=options["snapshot"],
             threads=engine.budget.threads,
             compute=engine.compute,
         )

@@ -70,6 +70,53 @@ def type_at(schema: pa.Schema, path: tuple[str | int, ...]) -> pa.DataType:
     return kind
 
 
+class TableNames(dict[int | str, str]):
+    """The paths that a table has for its columns and fields now, by their ids in a file or by their paths in it."""
+
+    def of(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of a file with the table's names, without columns that the table no longer has."""
+        return pa.schema([field.with_type(kind).with_name(name) for name, field, kind in self._fields(schema)])
+
+    def path_in(self, schema: pa.Schema, column: str) -> str:
+        """The path in the file for a path in the table; the same path if the file lacks it."""
+        fields, path, above = list(self._fields(schema)), "", ""
+        for step in nested_path(self.of(schema), column):
+            if isinstance(step, int):
+                path += f"[{step}]"
+                continue
+            stored = next(field for name, field, _ in fields if name == step)
+            path, above = f"{path}{'.' if path else ''}{stored.name}", f"{above}{step}."
+            fields = list(self._fields(stored.type, f"{path}.", above)) if types.is_struct(stored.type) else []
+        return path or column
+
+    def _fields(
+        self, fields: Iterable[pa.Field], path: str = "", above: str = ""
+    ) -> Iterator[tuple[str, pa.Field, pa.DataType]]:
+        """The table's name, the field in the file and the renamed type of what the table has below two paths.
+
+        Where a table numbers its columns, another number is another column, even if it has the name of one.
+        """
+        numbered = any(isinstance(key, int) for key in self)
+        for field in fields:
+            number = (field.metadata or {}).get(b"PARQUET:field_id") if numbered else None
+            name = self.get(f"{path}{field.name}" if number is None else int(number))
+            kind = field.type
+            if name is not None and not _holds_structs(kind):  # whose fields may have other names as well
+                if types.is_struct(kind):
+                    below = self._fields(kind, f"{path}{field.name}.", f"{name}.")
+                    kind = pa.struct([(inner, inner_kind) for inner, _, inner_kind in below])
+                yield name.removeprefix(above), field, kind
+
+
+def _holds_structs(kind: pa.DataType) -> bool:
+    """Whether a type is a list, or map, of structs or further lists."""
+    return (
+        types.is_nested(kind)
+        and not types.is_struct(kind)
+        and any(types.is_nested(kind.field(i).type) for i in range(kind.num_fields))
+    )
+
+
 def stored_names(columns: Iterable[str]) -> list[str]:
     """The names to read for some columns: for an element of a list the list, for one of a vector the struct as well.
 

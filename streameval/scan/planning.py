@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyarrow import types
@@ -13,9 +13,11 @@ from pyarrow import types
 from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError, SchemaError
 from streameval.scan import in_memory
 from streameval.scan.derived import IdName, SlicingColumn, SourceColumn, mark, read_from
-from streameval.scan.files.paths import File, distinct, locate
+from streameval.scan.files.iceberg import as_iceberg
+from streameval.scan.files.paths import File, distinct, locate, of_iceberg
 from streameval.scan.files.tables import Tables, as_uri
 from streameval.scan.files.uris import shown
+from streameval.scan.files.walk import DELTA
 from streameval.scan.in_memory import dataset_items
 from streameval.scan.parquet import footers
 from streameval.scan.pieces import Holding, Scan, StreamSource, numbered
@@ -23,6 +25,8 @@ from streameval.scan.widen import plain, widen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from pyiceberg.table import Table
 
 
 def plan(
@@ -33,14 +37,16 @@ def plan(
     threads: int | None = None,
     compute: Callable[[object], object] | None = None,
     delta_version: int | None = None,
+    snapshot: int | None = None,
 ) -> Scan:
     """Find the pieces to read and the schema that they share.
 
     Parameters
     ----------
     data : path, pattern, URI, dataset, table, reader or frame, or a list of those
-        A path is a string or `os.PathLike`: a file, a directory (Hive-partitioned, a Delta table, or neither), a glob,
-        or a URI of `pyarrow.fs`. A `deltalake.DeltaTable` is read in its version. In memory: `pyarrow.Table`,
+        A path is a string or `os.PathLike`: a file, a directory (Hive-partitioned, a Delta table, an Iceberg
+        table, or neither), a glob, a URI of `pyarrow.fs`, or ``catalog://name/namespace.table``. A
+        `deltalake.DeltaTable` is read in its version. In memory: `pyarrow.Table`,
         `RecordBatch`, `RecordBatchReader`, `pyarrow.dataset.Dataset`, a pandas frame, and any object with
         ``__arrow_c_stream__``. Computed by Dask: a `dask.dataframe`, or a list of delayed Arrow tables.
     columns : sequence of str
@@ -54,6 +60,8 @@ def plan(
         Computes a delayed value; by default in this thread.
     delta_version : int, optional
         Version of the Delta tables among the inputs, by default the current one; see `streameval.scan.files.tables`.
+    snapshot : int, optional
+        Id of the snapshot of the Iceberg tables among the inputs, by default the current one.
 
     Returns
     -------
@@ -84,7 +92,7 @@ def plan(
         raise OptionError(
             f"on_error is 'raise' or 'skip', not {on_error!r}" if columns else "name at least one column to read"
         )
-    tables = Tables(delta_version)
+    tables = Tables(delta_version, snapshot)
     if in_memory.is_instance(data, "dask.dataframe") or in_memory.are_delayed(data):
         columns = _read_columns(columns, [lambda names: next(in_memory.holdings(data, names, compute))])
         found: list[Holding | tuple[str, str]] = list(in_memory.holdings(data, columns, compute))
@@ -171,8 +179,10 @@ def _items(data: object, tables: Tables) -> Iterator[object]:
             raise OptionError(
                 f"delta_version={tables.version}, but the DeltaTable is of version {version}; give one of the two"
             )
-        tables.found = True
+        tables.found.add(DELTA)
         yield from locate(uri, Tables(version))
+    elif as_iceberg(data):
+        yield from of_iceberg(cast("Table", data), tables)
     elif isinstance(data, str | os.PathLike):
         yield from locate(os.fspath(data), tables)
     elif in_memory.is_instance(data, "pyarrow.dataset", "Dataset"):

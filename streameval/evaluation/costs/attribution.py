@@ -187,6 +187,7 @@ class Run:
             list(dict.fromkeys((*folded, *([examples] if examples else [])))),
             on_error=options["on_error"],
             delta_version=options["delta_version"],
+            snapshot=options["snapshot"],
             threads=engine.budget.threads,
             compute=engine.compute,
         )
@@ -318,7 +319,15 @@ def _check_examples(found: Scan, column: str) -> None:
 
 
 LEAST = 20  # least number of effective units of a slice
-_SHARED = ("ci", "unit", "where", "on_error", "delta_version", *RUN_OPTIONS)  # options of slices and of clusters
+_SHARED = (
+    "ci",
+    "unit",
+    "where",
+    "on_error",
+    "delta_version",
+    "snapshot",
+    *RUN_OPTIONS,
+)  # of slices and clusters
 
 
 def of_slices(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -465,6 +474,7 @@ def attribute(
     spill: str | os.PathLike[str] | None = None,
     on_error: str = "raise",
     delta_version: int | None = None,
+    snapshot: int | None = None,
     threads: int | None = None,
     client: Any = None,
     scheduler_timeout: float = 10.0,
@@ -509,8 +519,8 @@ def attribute(
         They are chosen by a hash of the value. The data are read once more.
     examples_per : int
         Maximum number of examples of each cell, from 1 to 1,000.
-    nulls, unlabelled, cluster_scope, where, memory, spill, on_error, delta_version, threads, client,
-    scheduler_timeout, progress
+    nulls, unlabelled, cluster_scope, where, memory, spill, on_error, delta_version, snapshot,
+    threads, client, scheduler_timeout, progress
         See `streameval.evaluate`. With ``cluster_scope="partition"``, ids are followed by a column `partition`.
 
     Returns

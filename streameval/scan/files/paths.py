@@ -29,15 +29,19 @@ from pyarrow import fs
 
 from streameval.errors import CorruptFileError, DataError, MissingInputError, SchemaError
 from streameval.scan.faults import READ_ERRORS, reason, unreadable
+from streameval.scan.files import iceberg
 from streameval.scan.files.tables import Tables, live_files
 from streameval.scan.files.uris import Uri, local_path, shown
-from streameval.scan.files.walk import Entry, LocalTree, Tree, recognise, summaries, tree_of
+from streameval.scan.files.walk import ICEBERG, Entry, LocalTree, Tree, recognise, summaries, tree_of
 from streameval.scan.pieces import Constant
 from streameval.wording import unescaped, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pyiceberg.table import Table
+
+    from streameval.scan.nested import TableNames
     from streameval.typing import Array
 
 
@@ -71,7 +75,9 @@ class File:
     deleted : bytes
         Bits of the rows that a Delta table has deleted; see `LiveFile`.
     columns : tuple of (str, Constant)
-        The columns of the Delta table, all null: a file written before a column was added lacks it.
+        The columns of the table with the value that they have in a file which was written before they were added.
+    names : TableNames or None
+        The names that the table has for columns of the file; None if they are those in the file.
     """
 
     filesystem: fs.FileSystem
@@ -86,6 +92,7 @@ class File:
     detour: int = 0
     deleted: bytes = b""
     columns: tuple[tuple[str, Constant], ...] = ()
+    names: TableNames | None = None
 
     @property
     def origin(self) -> str:
@@ -225,12 +232,47 @@ def locate(text: str, tables: Tables | None = None) -> list[File]:
         If a symbolic link leads back to a directory above it, a directory belongs to a table format other than Delta,
         or the path is a store.
     """
-    where, name = _open(text), shown(text)
+    tables, name = tables or Tables(), shown(text)
+    if text.startswith(iceberg.CATALOG):
+        return of_iceberg(iceberg.open_table(text, {}, name), tables)
+    where = _open(text)
     try:
-        return _find(where, name, text, tables or Tables())
+        return _find(where, name, text, tables)
     except (OSError, pa.ArrowException) as error:
         at = getattr(error, "filename", None)  # of a local file or directory
         raise unreadable(where.name_of(at) if isinstance(at, str) else name, error) from error
+
+
+def of_iceberg(table: Table, tables: Tables, name: str = "") -> list[File]:
+    """The files of an Iceberg table, in the snapshot that `tables` asks for; see `streameval.scan.files.iceberg`."""
+    tables.found.add(ICEBERG)
+    name = name or ".".join(table.name()) or table.location()
+    found = list(iceberg.Snapshot(table, tables.snapshot, name).files())
+    root = root_of(posixpath.commonpath([posixpath.dirname(live.path) for _, live in found])) if found else ""
+    files = [
+        File(
+            filesystem,
+            live.path,
+            live.path if isinstance(filesystem, fs.LocalFileSystem) else f"{filesystem.type_name}://{live.path}",
+            root,
+            constants=live.constants,
+            columns=live.columns,
+            size=live.size,
+            real=live.path,
+            deleted=live.deleted,
+            names=live.names,
+        )
+        for filesystem, live in found
+    ]
+    if not files:
+        raise MissingInputError(f"{name}: the Iceberg table is empty in this snapshot; name another by snapshot")
+    return sorted(files, key=lambda file: file.path)
+
+
+def _open_iceberg(where: _Place, path: str, text: str, name: str) -> Table:
+    """The table of a metadata file."""
+    options = parsed.storage_options() if (parsed := Uri.parse(text)) else {}
+    return iceberg.open_table(path if where.scheme in ("", "relative") else f"{where.scheme}://{path}", options, name)
 
 
 def locate_all(texts: Iterable[str], delta_version: int | None = None) -> list[File]:
@@ -308,12 +350,18 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
         raise MissingInputError(f"{name}: no such file or directory; check the path")
     if base and not where.pattern:
         base = _unlinked(base, tree)
+    if base and not where.pattern and iceberg.METADATA.fullmatch(base.path):
+        return of_iceberg(_open_iceberg(where, base.path, text, name), tables, name)
     matches = list(_glob(tree, base, where.pattern)) if base else []
     found = [entry for match in matches for entry in (tree.below(match) if match.is_dir else [match])]
     real = [(match.real, match.is_dir) for match in matches]
     files, others = list[File](), dict[str, str]()
     scheme = text.partition("://")[0] if "://" in text else ""
-    deltas = tables.roots(tree, scheme + text.partition("?")[2], real, name) if base else []
+    roots = tables.roots(tree, scheme + text.partition("?")[2], real, name) if base else {}
+    if base and ICEBERG in roots.values():
+        path = iceberg.newest_metadata(where.filesystem, base.path)
+        return of_iceberg(_open_iceberg(where, path, text, name), tables, name)
+    deltas = sorted(roots)
     if base and not where.pattern and posixpath.join(base.real, "ledger") in deltas:
         states = posixpath.join(base.real, "states")
         if any(_is_below(entry.real, states) and _STATE.search(entry.path) for entry in found):
@@ -395,6 +443,7 @@ def _of_delta(
             mtime=entry.mtime,
             real=path,
             deleted=live.deleted,
+            names=live.names,
         )
 
 

@@ -2,10 +2,10 @@
 
 The log of a Delta table names the files of each version, their partition values and their deleted rows; `deltalake`
 reads it. For a directory below a table, or a pattern that leads into one, the files are those in the log that the path
-covers. A requested column that has a different name in the files, by column mapping, is refused.
+covers. With column mapping, a column is read under its name in the file, or under its id.
 
-Apache Iceberg and Apache Hudi tables are refused, because their catalogues and timelines determine which files are
-valid; the error says how to read them.
+Iceberg tables are read by `streameval.scan.files.iceberg`, as a whole: a directory or file below one is refused.
+Apache Hudi tables are refused, because their timelines determine which files are valid; the error says what to do.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from streameval.forks import import_deltalake
 from streameval.scan.faults import reason
 from streameval.scan.files.uris import URI_OPTIONS, Uri
 from streameval.scan.files.walk import DELTA, HUDI, ICEBERG
+from streameval.scan.nested import TableNames
 from streameval.scan.pieces import Constant
 from streameval.wording import unescaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import deltalake
     from deltalake.schema import Schema, StructType
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 _MISREAD = re.compile(r"%[0-9a-fA-F]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")
 _REMEDIES = {
-    ICEBERG: "give what pyiceberg reads: load_table(name).scan(…).to_arrow(), or its to_arrow_batch_reader()",
+    ICEBERG: "name the directory of the table, a metadata file or catalog://name/namespace.table, and filter by where",
     HUDI: "give a snapshot: what a Hudi reader returns as an Arrow table or dataset, or a copy written as Parquet",
 }
 
@@ -50,9 +51,9 @@ class LiveFile:
     path : path relative to the table
     size : size in bytes
     constants : the partition columns with their values
-    columns : the other columns of the table, all null, for a file that was written before they were added, and those
-        that are refused because files have them under another name
+    columns : the columns of the table, with their value in a file that was written before they were added
     deleted : one bit for each row, set if it is deleted, packed by `numpy.packbits`; rows beyond are not deleted
+    names : the table's names for columns of the file, if they may differ
     """
 
     path: str
@@ -60,6 +61,7 @@ class LiveFile:
     constants: tuple[tuple[str, Constant], ...]
     columns: tuple[tuple[str, Constant], ...]
     deleted: bytes
+    names: TableNames | None = None
 
 
 @dataclass
@@ -69,17 +71,19 @@ class Tables:
     Attributes
     ----------
     version : version of the Delta tables to read, None for the current one
-    found : whether a Delta table was found
+    snapshot : id of the snapshot of the Iceberg tables to read, None for the current one
+    found : the formats of the tables that were found
     others : the files that are left out because they are not Parquet, with the reasons
     """
 
     version: int | None = None
-    found: bool = False
+    snapshot: int | None = None
+    found: set[str] = field(default_factory=set)
     others: dict[str, str] = field(default_factory=dict)
     _formats: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
-    def roots(self, tree: Tree, place: str, paths: Iterable[tuple[str, bool]], name: str) -> list[str]:
-        """Directories of the Delta tables above or below some paths.
+    def roots(self, tree: Tree, place: str, paths: Sequence[tuple[str, bool]], name: str) -> dict[str, str]:
+        """Directories of the Delta tables above or below some paths, or of the Iceberg table that is the only path.
 
         Parameters
         ----------
@@ -101,20 +105,22 @@ class Tables:
         self._formats |= {(place, directory): formats.get(directory) for directory in unknown}
         tables = tree.marks | {d: kind for d in above if (kind := self._formats[place, d]) is not None}
         for directory, kind in sorted(tables.items()):
+            if kind == ICEBERG and list(paths) == [(directory, True)]:
+                return {directory: ICEBERG}
             if kind != DELTA:
                 which = name if directory == name.rstrip("/") else f"{name}: {directory}"
                 raise DataError(
                     f"{which} is a table of {kind}, whose metadata say which files count; {_REMEDIES[kind]}"
                 )
-        self.found |= bool(tables)
-        return sorted(tables)
+        self.found |= {DELTA} if tables else set()
+        return tables
 
     def refuse_idle_version(self) -> None:
-        """Raise `OptionError` if a version was requested and no Delta table was found."""
-        if self.version is not None and not self.found:
-            raise OptionError(
-                f"delta_version={self.version} would change nothing: no input is a Delta table", "delta_version"
-            )
+        """Raise `OptionError` if a version or snapshot was requested and no table of the format was found."""
+        for kind, option, value in (DELTA, "delta_version", self.version), (ICEBERG, "snapshot", self.snapshot):
+            if value is not None and kind not in self.found:
+                table = "a Delta table" if kind == DELTA else "an Iceberg table"
+                raise OptionError(f"{option}={value} would change nothing: no input is {table}", option)
 
 
 def live_files(uri: str, options: Mapping[str, str], version: int | None, name: str) -> list[LiveFile]:
@@ -131,8 +137,8 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
     CorruptFileError
         If the log cannot be read, or does not have the version.
     DataError
-        If the table uses an unsupported feature (a partition column that is mapped, a shallow clone), or deltalake
-        would read the log of another directory (see `misread`); the message names it.
+        If the table is a shallow clone, or deltalake would read the log of another directory (see `misread`); the
+        message names it.
     """
     deltalake = import_deltalake()
     from deltalake.exceptions import DeltaError
@@ -150,18 +156,20 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
         which = "its log" if version is None else f"version {version} in its log"
         raise CorruptFileError(f"{name}: a Delta table, but {which} cannot be read: {reason(error)}") from error
     kinds = actions.schema.field("partition").type if "partition" in actions.column_names else []
-    columns = {column.name: Constant(None, column.type, fallback=True) for column in schema} | _mapped(table, name)
+    columns = {column.name: Constant(None, column.type, fallback=True) for column in schema}
+    names = _names(table)
     found = []
     for row in actions.to_pylist():
         values = row.get("partition") or {}
-        constants = tuple((kind.name, Constant(values[kind.name], kind.type)) for kind in kinds)
+        keys = {kind.name: (names or {}).get(kind.name, kind.name) for kind in kinds}
+        constants = tuple((keys[kind.name], Constant(values[kind.name], kind.type)) for kind in kinds)
         path = unescaped(row["path"])
         if "://" in path or path.startswith("/"):
             raise DataError(
                 f"{name}: a shallow clone, which names files of another Delta table ({path}); name that one or copy it"
             )
         bits = deleted.pop(row["path"], b"") or deleted.pop(path, b"")
-        found.append(LiveFile(path, row["size_bytes"], constants, tuple(columns.items()), bits))
+        found.append(LiveFile(path, row["size_bytes"], constants, tuple(columns.items()), bits, names))
     if deleted:
         raise CorruptFileError(
             f"{name}: a deletion vector refers to no file of the table ({min(deleted)}); repair the table"
@@ -208,32 +216,18 @@ def _deleted(table: deltalake.DeltaTable) -> dict[str, bytes]:
     }
 
 
-def _mapped(table: deltalake.DeltaTable, name: str) -> dict[str, Constant]:
-    """Columns with a different name in the files than in the table, under both names; they are refused if requested.
-
-    Raises
-    ------
-    DataError
-        If it is a partition column.
-    """
-    named, stored_as = dict[str, Constant](), dict[str, Constant]()
-    if table.metadata().configuration.get("delta.columnMapping.mode", "none") == "none":
-        return named
-    for column, stored in _stored_names(table.schema()):
-        if stored != column:
-            msg = (
-                f"{name}: a Delta table with column mapping; files call {column!r} {stored!r}; give its rows as "
-                "a reader (deltalake.QueryBuilder), or write it again without column mapping"
-            )
-            if column in table.metadata().partition_columns:
-                raise DataError(msg)
-            named[column] = stored_as[stored] = Constant(None, pa.null(), fallback=True, refused=msg)
-    return stored_as | named
+def _names(table: deltalake.DeltaTable) -> TableNames | None:
+    """The names of columns and fields by what identifies them in the files; None without column mapping."""
+    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    if mode == "none":
+        return None
+    return TableNames({number if mode == "id" else path: name for name, path, number in _mapping(table.schema())})
 
 
-def _stored_names(struct: Schema | StructType, above: str = "") -> Iterator[tuple[str, str]]:
-    """The name of every column, and of every field below one such as ``address.city``, and its name in the files."""
+def _mapping(struct: Schema | StructType, above: str = "", stored: str = "") -> Iterator[tuple[str, str, int]]:
+    """The path of every column and field in the table, its path in the files, and its id."""
     for inner in struct.fields:
-        yield f"{above}{inner.name}", above + inner.metadata.get("delta.columnMapping.physicalName", inner.name)
+        path = stored + inner.metadata.get("delta.columnMapping.physicalName", inner.name)
+        yield f"{above}{inner.name}", path, int(inner.metadata.get("delta.columnMapping.id", -1))
         if hasattr(inner.type, "fields"):
-            yield from _stored_names(inner.type, f"{above}{inner.name}.")
+            yield from _mapping(inner.type, f"{above}{inner.name}.", f"{path}.")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from streameval.scan.faults import READ_ERRORS, reason, unreadable
 from streameval.scan.files.paths import File, labels
 from streameval.scan.nested import column_of, stored_names
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, footer_at, typed
-from streameval.scan.parquet.row_groups import Group, Int96Error, KeptRows, RowGroups, encoded_in, int96_columns
+from streameval.scan.parquet.row_groups import Group, Int96Error, RowGroups, TableRows, encoded_in, int96_columns
 from streameval.scan.pieces import Holding, Piece, Source, find, is_constant
 from streameval.scan.widen import is_text, plain
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
+    from streameval.scan.nested import TableNames
     from streameval.scan.pieces import Constant
 
 
@@ -54,6 +55,7 @@ class Layout:
     texts : names of the leaves with strings or binaries of variable length, also in Arrow dictionaries, by position
     absent : requested columns whose values come from the path, dataset or Delta table
     times : requested columns of INT96 timestamps, which are in microseconds unless values need nanoseconds
+    stored : path in the file of each requested column that has another one in its table
     """
 
     writer: tuple[Any, ...]
@@ -62,6 +64,7 @@ class Layout:
     texts: Mapping[int, str]
     absent: tuple[str, ...]
     times: tuple[str, ...] = ()
+    stored: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -71,8 +74,9 @@ class Layout:
         name: str,
         keys: Mapping[str, Constant],
         known: Layout | None = None,
+        names: TableNames | None = None,
     ) -> Layout:
-        """The layout of a file; `known` itself if the same writer wrote the file.
+        """The layout of a file; `known` itself if the same writer wrote the file. `names` are those of its table.
 
         Raises
         ------
@@ -80,28 +84,31 @@ class Layout:
             If a column does not exist, or cannot be used; the message names the file.
         """
         given = {key: (constant.kind, constant.fallback, constant.refused) for key, constant in keys.items()}
-        writer = (footer.schema, (footer.metadata or {}).get(b"ARROW:schema"), given)
+        writer = (footer.schema, (footer.metadata or {}).get(b"ARROW:schema"), given, names)
         if known is not None and known.writer[1:] == writer[1:] and known.writer[0].equals(writer[0]):
             return known
         schema = footer.schema.to_arrow_schema()
+        places = {column: names.path_in(schema, column) for column in columns} if names else {}
+        stored = {column: place for column, place in places.items() if column != place}
+        schema = names.of(schema) if names else schema
         kinds = dict(zip(columns, find(schema, columns, name, keys), strict=True))
         zoned = next((column for column, kind in kinds.items() if pa.types.is_timestamp(kind) and kind.tz), None)
         if zoned is not None and not typed(footer):
             why = "since Arrow does not know the type of another column; write the file without that column"
             raise SchemaError(f"{name}: the time zone of column {zoned!r} cannot be read, {why}")
         absent = tuple(column for column in columns if is_constant(schema, column, keys))
-        times = tuple(column for column in int96_columns(footer, columns) if column not in absent)
+        read = {stored.get(column, column): column for column in columns if column not in absent}
+        times = tuple(read[path] for path in int96_columns(footer, read))
         kinds |= {column: pa.timestamp("us", kinds[column].tz) for column in times}
         paths = {i: footer.schema.column(i).path for i in range(footer.num_columns)}
-        lists = tuple(f"{stored}." for stored in stored_names(columns) if stored not in columns)
-        leaves = {i: path for i, path in paths.items() if path.startswith(lists) or path in columns}
-        listed = next((path for path in int96_columns(footer, leaves.values()) if path not in columns), None)
+        lists = tuple(f"{path}." for path in stored_names(read) if path not in read)
+        leaves = {i: path for i, path in paths.items() if path.startswith(lists) or path in read}
+        listed = next((path for path in int96_columns(footer, leaves.values()) if path not in read), None)
         if listed is not None:
             raise SchemaError(f"{name}: {listed!r} has INT96 timestamps in a list; write it as timestamps")
-        leaves = {i: path for i, path in leaves.items() if path not in absent}
-        top = {i: path for i, path in leaves.items() if path in columns and path in schema.names}
+        top = {i: path for i, path in leaves.items() if path in read and path in schema.names and not stored}
         texts = {i: path for i, path in top.items() if is_text(plain(kinds[path]))}
-        return cls(writer, kinds, tuple(leaves), texts, absent, times)
+        return cls(writer, kinds, tuple(leaves), texts, absent, times, stored)
 
     def groups(
         self,
@@ -201,7 +208,7 @@ def holdings(
             if not footer.num_rows and not any(footer.row_group(i).num_rows for i in range(footer.num_row_groups)):
                 yield Holding(file.name, (), ())
                 continue
-            layout = Layout.of(footer, columns, file.name, file.keys, layout)
+            layout = Layout.of(footer, columns, file.name, file.keys, layout, file.names)
             groups = _groups(file, footer, layout)
             kinds = {**layout.kinds, **_times(file, footer, layout, groups)}
             for column in encoded_in(groups) if groups else ():
@@ -272,7 +279,8 @@ def _times(file: File, footer: pq.FileMetaData, layout: Layout, groups: Sequence
     """
     if not (layout.times and groups) or any(key.startswith(SPARK) for key in footer.metadata or ()):
         return {}
-    source = RowGroups(file.filesystem, file.path, tuple(next(_combined(groups))), footer=footer)
+    groups = tuple(next(_combined(groups)))
+    source = TableRows(RowGroups(file.filesystem, file.path, groups, footer=footer), stored=layout.stored)
     kinds: dict[str, pa.DataType] = {}
     for batch in source.batches(layout.times, 1 << 16):
         types = {name: column_of(batch, name).type for name in layout.times}
@@ -292,9 +300,9 @@ def _pieces(
         rows, nbytes = sum(group.rows for group in run), sum(group.nbytes for group in run)
         stored = RowGroups(file.filesystem, file.path, tuple(run), (file.size, file.mtime), kept)
         source: Source = stored
-        if file.deleted:
-            deleted = file.deleted_rows(run[0].row, rows)
-            rows, source = rows - int(deleted.sum()), KeptRows(stored, np.packbits(deleted).tobytes())
+        if file.deleted or layout.stored:
+            deleted = file.deleted_rows(run[0].row, rows) if file.deleted else np.empty(0, np.uint8)
+            rows, source = rows - int(deleted.sum()), TableRows(stored, np.packbits(deleted).tobytes(), layout.stored)
         if rows:
             yield Piece(partition, file.name, run[0].row, rows, nbytes, origin, constants, source=source)
 

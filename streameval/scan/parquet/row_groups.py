@@ -17,7 +17,7 @@ hold it, else in nanoseconds; if neither does, it is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,7 +40,7 @@ from streameval.scan.parquet.pages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyarrow import fs
 
@@ -263,24 +263,29 @@ def _opened(
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRows:
-    """Row groups without the rows that a Delta table has deleted.
+class TableRows:
+    """Row groups without the rows that a table has deleted, with the names that the table has for its columns.
 
     Attributes
     ----------
     source : the row groups
-    deleted : one bit for each of their rows, set if the row is deleted, packed by `numpy.packbits`
+    deleted : one bit for each of their rows, set if the row is deleted, packed by `numpy.packbits`; empty if none is
+    stored : path in the file of each column that has another one in the table
     """
 
     source: RowGroups
-    deleted: bytes
+    deleted: bytes = b""
+    stored: Mapping[str, str] = field(default_factory=dict)
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are not deleted."""
-        keep = np.unpackbits(np.frombuffer(self.deleted, np.uint8)) == 0
-        row = 0
-        for batch in self.source.batches(columns, batch_rows):
-            yield batch.filter(pa.array(keep[row : row + batch.num_rows]))
+        keep, row = np.unpackbits(np.frombuffer(self.deleted, np.uint8)) == 0, 0
+        for stored in self.source.batches([self.stored.get(name, name) for name in columns], batch_rows):
+            batch = stored
+            if self.stored:
+                arrays = [column_of(stored, self.stored.get(name, name)) for name in columns]
+                batch = pa.RecordBatch.from_arrays(arrays, list(columns))
+            yield batch.filter(pa.array(keep[row : row + batch.num_rows])) if keep.size else batch
             row += batch.num_rows
 
 

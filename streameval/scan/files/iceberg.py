@@ -1,0 +1,225 @@
+"""Iceberg tables: the files of a snapshot, planned by pyiceberg, which is imported here alone and when it is needed.
+
+A table is named by its directory, by a metadata file, by ``catalog://name/namespace.table`` of a catalog that pyiceberg
+is configured for, or is a `pyiceberg.table.Table`. A directory stands for its newest metadata file; a catalog knows
+which one is current. Columns are found by their field ids, so that a file may have other names; a column that a file
+lacks has its initial default there. Rows that position deletes or deletion vectors name are left out. Equality deletes
+are refused, since they would have to be joined with the rows.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import fs
+
+from streameval.errors import CorruptFileError, DataError, MissingInputError, OptionError
+from streameval.scan.faults import reason
+from streameval.scan.files.tables import LiveFile
+from streameval.scan.nested import TableNames
+from streameval.scan.pieces import Constant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask, Table
+
+    from streameval.typing import Array
+
+CATALOG = "catalog://"
+METADATA = re.compile(r".*(^|/)metadata/[^/]+\.metadata\.json(\.gz)?")
+_NUMBER = re.compile(r"v?(\d+)")
+_S3 = {  # pyiceberg's names of deltalake's storage options
+    "AWS_ACCESS_KEY_ID": "s3.access-key-id",
+    "AWS_SECRET_ACCESS_KEY": "s3.secret-access-key",
+    "AWS_SESSION_TOKEN": "s3.session-token",
+    "AWS_REGION": "s3.region",
+    "AWS_ENDPOINT_URL": "s3.endpoint",
+}
+
+
+def as_iceberg(data: object) -> bool:
+    """Whether an object is a `pyiceberg.table.Table`; pyiceberg is not imported."""
+    names = {(kind.__module__, kind.__qualname__) for kind in type(data).__mro__}
+    return ("pyiceberg.table", "Table") in names
+
+
+def open_table(text: str, options: Mapping[str, str], name: str) -> Table:
+    """The table of a catalog, or of a metadata file.
+
+    Parameters
+    ----------
+    text : ``catalog://name/namespace.table``, or the path or URI of a metadata file
+    options : storage options of the URI, in deltalake's spelling
+    name : the table in messages
+
+    Raises
+    ------
+    OptionError
+        If pyiceberg is not installed, or the name of a table in a catalog is incomplete.
+    MissingInputError
+        If the catalog has no such table, or cannot be reached.
+    CorruptFileError
+        If the metadata file cannot be read.
+    """
+    try:
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.table import StaticTable
+    except ImportError:
+        raise OptionError(f"{name}: to read Iceberg tables, pip install 'streameval[iceberg]'") from None
+    catalog, slash, table = text.removeprefix(CATALOG).partition("/")
+    if text.startswith(CATALOG):
+        if not (catalog and slash and "." in table):
+            raise OptionError(f"{name}: write catalog://name/namespace.table, as pyiceberg's configuration has them")
+        try:
+            return load_catalog(catalog).load_table(table)
+        except Exception as error:  # whatever a catalog raises
+            raise MissingInputError(
+                f"{name}: cannot be loaded ({reason(error)}); check its name and pyiceberg's configuration"
+            ) from error
+    try:
+        return StaticTable.from_metadata(text, {_S3[key]: value for key, value in options.items() if key in _S3})
+    except Exception as error:
+        raise CorruptFileError(f"{name}: the metadata of an Iceberg table cannot be read: {reason(error)}") from error
+
+
+def newest_metadata(filesystem: fs.FileSystem, directory: str) -> str:
+    """The metadata file of a table's directory with the highest number."""
+    selector = fs.FileSelector(posixpath.join(directory, "metadata"))
+    paths = [info.path for info in filesystem.get_file_info(selector) if METADATA.fullmatch(info.path)]
+    return str(max(paths, key=_number_of))
+
+
+def _number_of(path: str) -> tuple[int, str]:
+    number = _NUMBER.match(posixpath.basename(path))
+    return int(number[1]) if number else -1, path
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot of an Iceberg table.
+
+    Attributes
+    ----------
+    table : the table
+    number : id of the snapshot; None for the current one
+    name : the table in messages
+    """
+
+    table: Table
+    number: int | None
+    name: str
+
+    def files(self) -> Iterator[tuple[fs.FileSystem, LiveFile]]:
+        """The files, with absolute paths, each with its file system.
+
+        Raises
+        ------
+        OptionError
+            If there is no such snapshot.
+        DataError
+            If a file is not Parquet, or has equality deletes; the message names it.
+        CorruptFileError
+            If the metadata or deletes cannot be read.
+        """
+        if self.number is not None and self.table.snapshot_by_id(self.number) is None:
+            last = [snapshot.snapshot_id for snapshot in self.table.snapshots()][-5:]
+            raise OptionError(f"{self.name}: there is no snapshot {self.number}; the last ones are {last}", "snapshot")
+        scan = self.table.scan(snapshot_id=self.number)
+        try:
+            schema, tasks = scan.projection(), list(scan.plan_files())
+        except Exception as error:
+            if "equality delete" in str(error):
+                raise DataError(
+                    f"{self.name}: has equality deletes, which name rows by values; rewrite its data files "
+                    "(rewrite_data_files), or give the rows as Arrow (table.scan().to_arrow_batch_reader())"
+                ) from error
+            raise CorruptFileError(f"{self.name}: its manifests cannot be read: {reason(error)}") from error
+        names, columns = _columns(schema)
+        deletes = _Deletes(self.table, self.name)
+        for task in tasks:
+            if task.file.file_format.name != "PARQUET":
+                kind = task.file.file_format.name
+                raise DataError(
+                    f"{self.name}: {task.file.file_path} is {kind}; write the table's data files as Parquet"
+                )
+            filesystem, path = deletes.place(task.file.file_path)
+            constants = tuple(self._constants(task.file, schema, dict(columns)))
+            live = LiveFile(path, task.file.file_size_in_bytes, constants, columns, deletes.bits(task), names)
+            yield filesystem, live
+
+    def _constants(
+        self, file: DataFile, schema: Schema, columns: Mapping[str, Constant]
+    ) -> Iterator[tuple[str, Constant]]:
+        """The columns by whose values, unchanged, the file is partitioned."""
+        for i, field in enumerate(self.table.specs()[file.spec_id].fields):
+            name = schema.find_column_name(field.source_id) or ""
+            if str(field.transform) == "identity" and name in columns:
+                kind = columns[name].kind
+                yield name, Constant(pa.scalar(file.partition[i], _stored_type(kind)).cast(kind).as_py(), kind)
+
+
+def _stored_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which Iceberg has the value of a partition: dates and times are numbers."""
+    if pa.types.is_date(kind):
+        return pa.int32()
+    return pa.int64() if pa.types.is_timestamp(kind) or pa.types.is_time(kind) else kind
+
+
+def _columns(schema: Schema) -> tuple[TableNames, tuple[tuple[str, Constant], ...]]:
+    """The names of columns and fields by id, and all columns with their initial defaults."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+    from pyiceberg.schema import index_name_by_id
+
+    kinds = schema_to_pyarrow(schema, include_field_ids=False)
+    columns = tuple(
+        (field.name, Constant(field.initial_default, kinds.field(field.name).type, fallback=True))
+        for field in schema.fields
+    )
+    by_id = index_name_by_id(schema)
+    names = TableNames((number, name) for number, name in by_id.items())
+    names.update({name: name for name in by_id.values()})  # for files without ids, which were added as they are
+    return names, columns
+
+
+class _Deletes:
+    """Where files are, and which of their rows are deleted; a file of deletes is read once."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        from pyiceberg.io.pyarrow import PyArrowFileIO
+
+        self._io, self._name = PyArrowFileIO(table.io.properties), name
+        self._positions: dict[str, dict[str, Any]] = {}
+
+    def place(self, location: str) -> tuple[fs.FileSystem, str]:
+        """The file system of a location, and the path in it."""
+        scheme, host, path = self._io.parse_location(location, self._io.properties)
+        return fs.LocalFileSystem() if scheme == "file" else self._io.fs_by_scheme(scheme, host), path
+
+    def bits(self, task: FileScanTask) -> bytes:
+        """One bit for each row of a file, set if it is deleted; empty if none is."""
+        if not task.delete_files:
+            return b""
+        deleted = np.zeros(task.file.record_count, np.uint8)
+        for file in task.delete_files:
+            if file.file_path not in self._positions:
+                self._positions[file.file_path] = self._read(file)
+            deleted[self._positions[file.file_path].get(task.file.file_path, [])] = 1
+        return np.packbits(deleted).tobytes()
+
+    def _read(self, file: DataFile) -> dict[str, Array]:
+        """The positions in a file of deletes, by the location of the data file."""
+        from pyiceberg.io.pyarrow import _read_deletes  # it has no public name
+
+        try:
+            deletes = _read_deletes(self._io, file)
+        except Exception as error:
+            raise CorruptFileError(f"{self._name}: {file.file_path} cannot be read: {reason(error)}") from error
+        return {location: positions.to_numpy() for location, positions in deletes.items()}

@@ -1,0 +1,178 @@
+"""Iceberg tables, written by pyiceberg with a catalog of SQLite: what is read equals its own scan."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from streameval import Store, evaluate
+from streameval.errors import DataError, MissingInputError, OptionError
+from streameval.scan import plan, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyiceberg.table import Table
+
+pytest.importorskip("pyiceberg")
+
+ROWS = 40
+
+
+def make_rows(night: int) -> pa.Table:
+    """A night of scores."""
+    values = [(i * 7 + night) % ROWS for i in range(ROWS)]
+    return pa.table(
+        {
+            "id": pa.array(range(ROWS), pa.int64()),
+            "label": pa.array([v % 3 == 0 for v in values]),
+            "score": pa.array([v / ROWS for v in values], pa.float32()),
+            "campaign": pa.array([Decimal(v % 5) for v in values], pa.decimal128(38, 0)),
+            "night": pa.array([date(2026, 1, night)] * ROWS),
+            "meta": pa.array([{"length": v} for v in values], pa.struct({"length": pa.int32()})),
+        }
+    )
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A catalog that is configured by the environment, as a user's is."""
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.utils.config import Config
+
+    monkeypatch.setenv("PYICEBERG_CATALOG__LOCAL__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LOCAL__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LOCAL__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # read once, when the module is imported
+    made = load_catalog("local")
+    made.create_namespace("spam")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def table(catalog: Any) -> Table:
+    """Two nights, partitioned by night."""
+    from pyiceberg.transforms import IdentityTransform
+
+    made = catalog.create_table("spam.scores", schema=make_rows(1).schema)
+    with made.update_spec() as spec:
+        spec.add_field("night", IdentityTransform(), "night")
+    for night in (1, 2):
+        made.append(make_rows(night))
+    return made
+
+
+def rows_of(data: Any, columns: list[str], **options: Any) -> list[dict[str, Any]]:
+    """The rows of a scan, in order."""
+    scan = plan(data, columns, **options)
+    batches = [batch for piece in scan.pieces for batch in read(piece, scan.schema)]
+    assert scan.rows == sum(batch.num_rows for batch in batches)
+    return sorted(pa.Table.from_batches(batches, scan.schema).to_pylist(), key=repr)
+
+
+def test_every_way_to_name_a_table(table: Table) -> None:
+    """The object, the directory, a metadata file and the name in a catalog give the rows of pyiceberg's scan."""
+    columns = ["id", "label", "score", "night", "meta.length"]
+    expected = [row | {"meta.length": row.pop("meta")["length"]} for row in table.scan().to_arrow().to_pylist()]
+    expected = sorted(({name: row[name] for name in columns} for row in expected), key=repr)
+    directory = table.location().removeprefix("file://")
+    for data in (table, directory, table.location(), table.metadata_location, "catalog://local/spam.scores"):
+        assert rows_of(data, columns) == expected
+    options: dict[str, Any] = {"score": "score", "cluster": "campaign", "by": "night"}
+    flat = pa.concat_tables([make_rows(1), make_rows(2)])
+    assert evaluate(table, **options).results == evaluate(flat, **options).results
+    first = table.history()[0].snapshot_id
+    assert evaluate(directory, score="score", snapshot=first).rows == ROWS
+
+
+def test_partitions_prune(table: Table) -> None:
+    """A filter of an identity partition reads the files of that night alone."""
+    found = evaluate(table, score="score", where="night = DATE '2026-01-02'")
+    assert (found.rows, found.results) == (ROWS, evaluate(make_rows(2), score="score").results)
+
+
+def test_schemas_evolve_by_field_id(table: Table) -> None:
+    """Columns that were renamed, exchanged, widened, added and dropped, in files that were written before."""
+    from pyiceberg.types import DoubleType, LongType
+
+    with table.update_schema() as schema:
+        schema.rename_column("score", "old_score").rename_column("meta.length", "letters")
+    with table.update_schema() as schema:
+        schema.rename_column("id", "score").update_column("old_score", DoubleType())
+    with table.update_schema() as schema:
+        schema.add_column("id", LongType()).move_first("old_score")
+    with table.update_schema() as schema:
+        schema.delete_column("campaign")
+    columns = ["old_score", "score", "id", "meta.letters", "label"]
+    expected = table.scan().to_arrow().to_pylist()
+    expected = [row | {"meta.letters": row["meta"]["letters"]} for row in expected]
+    assert rows_of(table, columns) == sorted(({name: row[name] for name in columns} for row in expected), key=repr)
+    with pytest.raises(DataError, match="no column 'campaign'"):
+        plan(table, ["campaign"])
+
+
+def test_deletes(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that position deletes name are left out; a table with equality deletes is refused."""
+    import pyarrow.parquet as pq
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.table import DataScan
+
+    tasks = list(table.scan().plan_files())
+    deletes = tmp_path / "deletes.parquet"
+    pq.write_table(pa.table({"file_path": [tasks[0].file.file_path] * 2, "pos": pa.array([0, 5])}), deletes)
+    deleted = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES, file_path=str(deletes), file_format=FileFormat.PARQUET,
+        partition=tasks[0].file.partition, record_count=2, file_size_in_bytes=deletes.stat().st_size,
+    )  # fmt: skip
+    tasks[0].delete_files.add(deleted)
+    monkeypatch.setattr(DataScan, "plan_files", lambda _: tasks)  # pyiceberg does not write such deletes
+    expected = table.scan().to_arrow().select(["id", "night"]).to_pylist()
+    assert len(expected) == 2 * ROWS - 2
+    assert rows_of(table, ["id", "night"]) == sorted(expected, key=repr)
+
+    def refuse(_: object) -> Any:
+        raise ValueError(
+            "PyIceberg does not yet support equality deletes: https://github.com/apache/iceberg/issues/6568"
+        )
+
+    monkeypatch.setattr(DataScan, "plan_files", refuse)
+    with pytest.raises(DataError, match=r"spam\.scores: has equality deletes.*rewrite_data_files"):
+        plan(table, ["score"])
+
+
+def test_a_store_folds_the_nights_of_a_table(table: Table, tmp_path: Path) -> None:
+    """A new night is folded alone; results are those of the files."""
+    store = Store(tmp_path / "store")
+    directory = table.location().removeprefix("file://")
+    assert len(store.update(directory, score="score").new) == 2
+    table.append(make_rows(3))
+    assert len(store.update(directory).new) == 1
+    assert store.evaluate().results == evaluate(table, score="score").results
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "kind", "message"),
+    [
+        ("catalog://local", {}, OptionError, "write catalog://name/namespace.table"),
+        (
+            "catalog://local/spam.missing",
+            {},
+            MissingInputError,
+            "cannot be loaded (Table does not exist: spam.missing)",
+        ),
+        ("catalog://local/spam.scores", {"snapshot": 7}, OptionError, "there is no snapshot 7; the last ones are ["),
+        ("{directory}/data", {}, DataError, "is a table of Apache Iceberg"),
+    ],
+)
+def test_refusals(table: Table, data: str, options: dict[str, int], kind: type[Exception], message: str) -> None:
+    """Each says what to name instead."""
+    with pytest.raises(kind, match=re.escape(message)):
+        plan(data.format(directory=table.location().removeprefix("file://")), ["score"], **options)
+    with pytest.raises(OptionError, match="snapshot=1 would change nothing: no input is an Iceberg table"):
+        plan(pa.table({"x": [1]}), ["x"], snapshot=1)
