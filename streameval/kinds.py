@@ -13,9 +13,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeGuard
 
-from streameval.errors import OptionError
+from streameval.errors import OptionError, masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -230,13 +231,13 @@ def column(name: str, given: object) -> str | None:
 
 
 @dataclass(frozen=True)
-class Filter:
-    """A filter expression that compares by its text, because ``==`` on expressions builds another expression.
+class InMemory:
+    """An object that compares by its text, because ``==`` on expressions and frames does not give a truth value.
 
     Attributes
     ----------
-    text : the printed expression
-    value : the `pyarrow.compute.Expression`
+    text : the printed expression, or the type of a table
+    value : the `pyarrow.compute.Expression`, or the table
     """
 
     text: str
@@ -246,16 +247,76 @@ class Filter:
         return self.text
 
 
-def row_filter(name: str, given: object) -> str | Filter:
+def row_filter(name: str, given: object) -> str | InMemory:
     """A filter of rows: SQL text, or an expression."""
-    if isinstance(given, Filter):
+    if isinstance(given, InMemory):
         return given
     expression = hasattr(given, "to_substrait")
     if not expression and not (isinstance(given, str) and given.strip()):
         raise OptionError(
             f'{name}={given!r} is not a filter; give SQL such as "n_chars > 5", or a pyarrow.compute.Expression'
         )
-    return Filter(str(given), given) if expression else str(given)
+    return InMemory(str(given), given) if expression else str(given)
+
+
+class Place(str):
+    """A path or URI without credentials; `value` is the path or URI as it was given."""
+
+    value: str
+
+    def __new__(cls, value: str) -> Place:
+        """The place of an input."""
+        place = super().__new__(cls, masked(value))
+        place.value = value
+        return place
+
+
+def inputs(name: str, given: Any) -> tuple[Place | InMemory, ...]:
+    """One input or several, each a path, a URI, a table or a frame.
+
+    Examples
+    --------
+    >>> inputs("labels", ["s3://key:secret@bucket/a", "b.parquet"])
+    ('s3://…@bucket/a', 'b.parquet')
+    """
+    if given is None or (isinstance(given, tuple) and not given):
+        return ()
+    several = given if isinstance(given, list | tuple) else (given,)
+    if not several or any(isinstance(one, str) and not one for one in several):
+        raise OptionError(f"{name}={given!r} names nothing; give a path, a table or a frame")
+    return tuple(
+        one
+        if isinstance(one, Place | InMemory)
+        else Place(str(os.fspath(one)))
+        if isinstance(one, str | os.PathLike)
+        else InMemory(f"a {type(one).__name__}", one)
+        for one in several
+    )
+
+
+def file(name: str, given: object) -> str:
+    """The path of a file to write."""
+    if isinstance(given, str | os.PathLike) and os.fspath(given):
+        return str(os.fspath(given))
+    raise OptionError(f"{name}={given!r} must be the path of a file")
+
+
+def moment(name: str, given: object) -> str:
+    """A date, or a time, as ISO 8601 text.
+
+    Examples
+    --------
+    >>> from datetime import date
+    >>> moment("labels_as_of", date(2026, 1, 31))
+    '2026-01-31'
+    """
+    if isinstance(given, date):  # a datetime is one as well
+        return given.isoformat()
+    if isinstance(given, str):
+        for read in (date.fromisoformat, datetime.fromisoformat):
+            with suppress(ValueError):
+                return read(given).isoformat()
+    raise OptionError(f"{name}={given!r} is not a time; write 2026-01-31 or 2026-01-31T12:00")
 
 
 def directory(name: str, given: object) -> str | os.PathLike[str]:

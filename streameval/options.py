@@ -44,6 +44,7 @@ class Kind:
 
 ANY, BINS, CALLBACK, COLUMN = Kind(kinds.single), Kind(kinds.bins), Kind(kinds.callback), Kind(kinds.column)
 DIRECTORY, FILTER, FLAG = Kind(kinds.directory), Kind(kinds.row_filter), Kind(kinds.flag, bool)
+FILE, INPUTS, MOMENT = Kind(kinds.file), Kind(kinds.inputs, many=True), Kind(kinds.moment)
 LEVEL, NUMBERS = Kind(kinds.level, float), Kind(kinds.numbers, float, many=True)
 NAMES, METRICS = Kind(kinds.texts, many=True), Kind(kinds.metrics, many=True)
 
@@ -152,6 +153,7 @@ NEEDS = {
     "a scheduler": ("client", "name one (--scheduler)"),
     "groups": ("mean_over", "name their column (--mean-over)"),
     "labels": ("label", "name a column of labels (--label)"),
+    "late labels": ("labels", "name their table (--labels)"),
     "a score": ("score", "name a score column (--score)"),
     "slices": ("by", "name the slicing column (--by)"),
     "classes or an earlier clustering": ("classes", "name its column (--classes or --changed-from)"),
@@ -168,6 +170,7 @@ _STORE = (*_RUN[2:], "info")
 _CLUSTER = ("evaluate", "attribute", "update", "replace", "add", "show", "history", "check", "diagnose", "sketch")
 _CHOSEN = ("show", "history")
 _SAMPLE = "the sampled gain area"
+_LATE, _LABELS = ("evaluate", "attribute"), "late labels"
 
 OPTIONS = (
     # attribute
@@ -248,6 +251,21 @@ OPTIONS = (
            needs="clusters", idle=("size",)),
     Option("unlabelled", choice("error", "drop"), "error", ("attribute",), "state",
            "How to treat rows without a label.", needs="labels"),
+    Option("labels", INPUTS, None, _LATE, "state", metavar="FILE",
+           help="Labels in another table, matched by --on; repeat for several files, in the order of their arrival."),
+    Option("on", NAMES, None, _LATE, "state", metavar="ID", needs=_LABELS,
+           help="Id column of DATA and labels: id or a,b (both must agree) or data_id=label_id."),
+    Option("label_time", COLUMN, None, _LATE, "state", metavar="COLUMN", needs=_LABELS,
+           help="Column of times in the labels: the latest label of an id counts."),
+    Option("labels_as_of", MOMENT, None, _LATE, "state", metavar="TIME", needs=_LABELS,
+           help="Use labels up to this time or the end of this date (UTC)."),
+    Option("label_conflicts", choice("error", "latest", "drop"), "error", _LATE, "state", needs=_LABELS,
+           help="Different labels of an id at one time: refuse them, take the file that came last, or leave the id "
+                "unlabelled."),
+    Option("rejects", FILE, None, _LATE, "nothing", metavar="FILE", needs=_LABELS,
+           help="Write labels that were not used to a .csv or .parquet file, with the reason."),
+    Option("allow_unmatched", FLAG, False, _LATE, "nothing", needs=_LABELS,
+           help="Accept labels of which none has the id of a row."),
     Option("cluster_scope", choice("global", "partition"), "global", _IDS, "state",
            "Whether a cluster id means the same cluster everywhere, or only within its partition.", needs="clusters"),
     Option("common_rows", FLAG, False, _FOLD, "state",

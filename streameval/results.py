@@ -229,6 +229,8 @@ class Scalar:
     mean_over : the column of groups, if the value is a mean over groups
     groups, groups_left_out, rows_left_out : groups with a value, groups without one, and the rows of the latter
     cut_share : for a cluster metric of a slice, the share of its rows in clusters that also have rows of other slices
+    basis : ``labelled rows`` if the value is of these alone, as labels arrive late; it is no estimate for all rows
+    labelled_share : the share of labelled rows among all rows, for such a value
     group_deciles : for a mean over groups, the deciles of their values: 11 numbers from the least to the greatest, each
         group counted once; None if no group has a value
 
@@ -270,6 +272,8 @@ class Scalar:
     groups_left_out: int | None = None
     rows_left_out: int | None = None
     cut_share: float | None = None
+    basis: str | None = None
+    labelled_share: float | None = None
     group_deciles: tuple[float, ...] | None = None
 
     @classmethod

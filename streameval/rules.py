@@ -37,6 +37,10 @@ Two endings judge the sampling interval at a level::
     roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%        fails unless the whole interval is at least −0.002
     roc_auc[v2] drop <= 0.01 @95%                          the usual value is taken as exact
 
+If labels are of some rows alone, an interval says nothing of the others: the rule must admit it (`evaluate`)::
+
+    roc_auc[v2] >= 0.97 of labelled proven @95%            fails unless that holds for rows like the labelled ones
+
 Without an interval the rule is undecided. At 95 %, a rule errs in 2.5 % of the nights whose true value equals its
 bound; in a month of 30 independent such nights it errs at least once with a probability of 53 %.
 
@@ -92,6 +96,11 @@ _PARTS = (  # parts of a rule in order: name, pattern, description for messages
     ("sign", re.compile(r">=|<=|==|>(?!>)|<(?!<)"), "a comparison (>=, >, <=, <, ==)"),
     ("bound", re.compile(rf"[-+]?{_NUMBER}"), "a number"),
     ("unit", re.compile(r"[%mhd](?=[\s@]|$)|(?=[\s@]|$)"), "%, m, h, d or the end"),
+    (
+        "of_labelled",
+        re.compile(r"(of\s+labelled)\b|(?=proven\b|@|or\b)|$"),
+        "'of labelled', proven, a level such as @95%, 'or undecided' or the end",
+    ),
     ("proven", re.compile(r"(proven)\b|(?=@|or\b)|$"), "proven, a level such as @95%, 'or undecided' or the end"),
     ("level", re.compile(rf"@\s*({_NUMBER})\s*%|(?=or\b)|$"), "a level such as @95%, 'or undecided' or the end"),
     ("lenient", re.compile(r"(or\s+undecided)|$"), "the end, or 'or undecided'"),
@@ -115,6 +124,7 @@ class Rule:
     level : level of the sampling interval to judge, such as 0.95; None to judge the value
     slices : pairs (column, value) of the slices to judge, ``*`` for every value; empty for all rows
     proven : whether the whole interval must be on the right side; otherwise one end is enough
+    of_labelled : whether the rule admits that labels are of some rows alone
 
     Examples
     --------
@@ -139,6 +149,7 @@ class Rule:
     level: float | None = None
     proven: bool = False
     slices: tuple[tuple[str, str], ...] = ()
+    of_labelled: bool = False
 
     @classmethod
     def read(cls, text: str, name: str = "") -> Rule:
@@ -165,6 +176,7 @@ class Rule:
             float(f"{float(parts['level']) / 100:.12g}") if parts["level"] else None,
             bool(parts["proven"]),
             _slices(text, places["slices"], parts["slices"]),
+            bool(parts["of_labelled"]),
         )
         for wrong, part, why in rule._refusals(unit, parts["other"]):
             if wrong:
@@ -229,6 +241,19 @@ class Rule:
         own = {c: name for c, _ in self.slices for name in named if c in (name, name.partition("=")[0])}  # or no edges
         matched = len(own) == len(self.slices) and {*own.values()} == {*named}
         return {column: named[name] for column, name in own.items()} if matched else None
+
+    def check_basis(self, *, late: bool) -> None:
+        """Raise `OptionError` if an interval is judged, and `late` labels leave rows without a label.
+
+        Examples
+        --------
+        >>> Rule.read("roc_auc[s] >= 0.97 of labelled @95%").check_basis(late=True)
+        """
+        if late and self.level is not None and not self.of_labelled:
+            raise OptionError(
+                f"{self.text!r} judges the interval of the labelled rows, which proves nothing about the others: write "
+                "'of labelled' after the bound if that is meant"
+            )
 
     @property
     def strict(self) -> bool:

@@ -7,6 +7,8 @@ import json
 import shutil
 import tempfile
 from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +25,6 @@ from streameval.store.nights.configuration import Configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 NIGHTS = ("night=2026-01-01", "night=2026-01-02")
 BASE: dict[str, Any] = {"score": ["s", "t"], "cluster": "id", "classes": "k"}
@@ -44,6 +45,13 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "nan": "drop",
     "nulls": "singleton",
     "unlabelled": "size",
+    "labels": str(Path(tempfile.gettempdir()) / "streameval-labels.parquet"),  # written by `data`
+    "on": "id",
+    "label_time": "at",
+    "labels_as_of": "2026-01-02",
+    "label_conflicts": "drop",
+    "rejects": str(Path(tempfile.gettempdir()) / "streameval-rejects.csv"),
+    "allow_unmatched": True,
     "cluster_scope": "partition",
     "common_rows": True,
     "where": "id > 3",
@@ -110,6 +118,8 @@ def needed(name: str) -> dict[str, Any]:
     """The inputs besides those of `BASE` without which `evaluate` refuses another value of an option."""
     sources = {NEEDS[o.needs][0] for o in OPTIONS if o.name == name and o.needs and "evaluate" in o.verbs}
     inputs = {source: OTHER[source] for source in sources - set(BASE)}
+    inputs |= {"on": "id"} if name == "labels" or "labels" in inputs else {}
+    inputs |= {"label_time": "at"} if name == "labels_as_of" else {}
     return inputs | ({"ci": 0.9} if name == "resample_bins" else {})
 
 
@@ -130,6 +140,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
         (folder / night).mkdir()
         pq.write_table(pa.table(table), folder / night / "part-0.parquet")
+    late = {"id": range(30), "label": [0, 1] * 15, "other": [0, 1] * 15, "at": [date(2026, 1, 1)] * 30}
+    pq.write_table(pa.table(late), OTHER["labels"])
     return folder
 
 
@@ -261,6 +273,8 @@ def test_verbs_without_a_store_honour_or_refuse_every_option(name: str, data: Pa
         attributed = {"score": "s", "by": "k"} | ({"unit": "id"} if name == "ci" else {})
     elif name in ("label", "pos_label", "aul_threshold", "unlabelled"):
         attributed = {"cluster": "id", "label": "label"}
+    elif "on" in needed(name) or name == "on":
+        attributed |= needed(name)
     elif name == "examples_per":
         attributed["examples"] = "s"
     elif name == "changed_from":
@@ -298,7 +312,7 @@ def test_results_record_what_decides_them(name: str, data: Path) -> None:
 @pytest.mark.parametrize("name", OTHER)
 def test_a_key_holds_exactly_what_decides_a_result(name: str) -> None:
     """Another value gives another key, unless the option decides nothing."""
-    options: dict[str, Any] = BASE | needed(name)
+    options: dict[str, Any] = BASE | needed(name) | ({"labels": "others.parquet"} if name == "labels" else {})
     other = options | {name: {"cluster": ["id", "w"], "classes": "w"}.get(name, OTHER[name])}
     same = result_key(checked(options)) == result_key(checked(other))
     assert same == (honoured("evaluate")[name].decides == "nothing")

@@ -226,12 +226,15 @@ class ClusterEngine:
         if self.limited:
             folding.warn_of_finished(self.limit, _row_bytes(plan, rows) // max(1, self.connection.workers))
         resources = self._resources(self.capacity(plan))
-        done, skipped = folds(self.connection, self.assigned(pieces, rows, plan), plan, resources, self.progress)
+        late = None if plan.late is None else self.connection.client.scatter(plan.late, broadcast=True)
+        nothing, plan = plan.empty(), replace(plan, late=None)
+        done, skipped = folds(self.connection, self.assigned(pieces, rows, plan), plan, resources, self.progress, late)
         if not done:
-            return folding.Folded(plan.empty(), skipped)
+            return folding.Folded(nothing, skipped)
         [outlines] = self.connection.submit([tree([fold.outline for fold in done], folding.merge, key_factory())])
         [folded] = self.connection.gather([outlines])
-        again = partial(folds, self.connection, [fold.pieces for fold in done], replace(plan, skip=False), resources)
+        tasks = [fold.pieces for fold in done]
+        again = partial(folds, self.connection, tasks, replace(plan, skip=False), resources, late=late)
         self._keep([fold.spread for fold in done], outlines, folded, again)
         done.clear()  # the ranges hold the rows now
         with self.connection.errors():

@@ -30,6 +30,7 @@ from streameval.scan.where import SMALL_ROWS
 from streameval.scan.widen import nearest_floats
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
+from streameval.states.late import LateLabels, LateReader
 from streameval.states.protocol import Batch, ungrouped
 from streameval.wording import plural, size
 
@@ -207,6 +208,7 @@ class Plan:
     by_row_group : whether every piece is read separately; otherwise adjacent pieces of a file are joined
     where : filter of the rows to fold; None for all rows
     derived : columns that are computed from those that are read
+    late : labels from another table, for rows without one of their own; None if there is no such table
     """
 
     schema: pa.Schema
@@ -217,6 +219,7 @@ class Plan:
     by_row_group: bool = False
     where: Test | None = None
     derived: tuple[Derived, ...] = ()
+    late: LateLabels | None = None
 
     @property
     def associative(self) -> bool:
@@ -225,7 +228,8 @@ class Plan:
 
     def empty(self) -> dict[StoredSpec, State]:
         """The empty states, labels first."""
-        return {spec: spec.empty() for spec in (self.label, *self.specs) if spec is not None}
+        late = () if self.late is None else (self.late.spec,)
+        return {spec: spec.empty() for spec in (self.label, *late, *self.specs) if spec is not None}
 
 
 @dataclass(frozen=True)
@@ -289,14 +293,14 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     DataError
         If the data cannot be evaluated; the message names the file and the column.
     """
-    reader = label_reader(plan)
+    reader, late = label_reader(plan), None if plan.late is None else LateReader(plan.late)
     rows = sum(piece.rows for piece in pieces)
     room = max(1, min(capacity, room_for(rows))) if rows >= 0 else capacity
     builders = {spec: spec.builder(budget, room) for spec in plan.specs}
     try:
         with budget.reserved(scratch_bytes(pieces, plan.specs)):
             most = batch_rows(plan.schema, capacity, budget, pieces)
-            for _, read_rows, batch in batches(pieces, plan, reader, most):
+            for _, read_rows, batch in batches(pieces, plan, reader, most, late=late):
                 if batch is not None:
                     hand_over(batch, builders)
                 budget.relieve()
@@ -306,7 +310,8 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
             raise
         name = pieces[0].name
         return Folded(plan.empty(), ((name, str(error).removeprefix(f"{name}: ")),))
-    labels = {plan.label: reader.state()} if reader else {}
+    labels: dict[StoredSpec, State] = {plan.label: reader.state()} if plan.label and reader else {}
+    labels |= {late.labels.spec: late.state()} if late else {}
     return Folded(labels | {spec: builder.state() for spec, builder in builders.items()})
 
 
@@ -315,19 +320,26 @@ def label_reader(plan: Plan) -> LabelReader | None:
     if plan.label is None:
         return None
     column = plan.label.column
-    return LabelReader(plan.label, pa.null() if column is None else plan.schema.field(column).type)
+    if column is None:
+        return LabelReader(plan.label, pa.null())
+    return LabelReader(plan.label, plan.late.values.type if plan.late else plan.schema.field(column).type)
 
 
 def batches(
-    pieces: Sequence[Piece], plan: Plan, reader: LabelReader | None, rows: int, first: int = 0
+    pieces: Sequence[Piece],
+    plan: Plan,
+    reader: LabelReader | None,
+    rows: int,
+    first: int = 0,
+    late: LateReader | None = None,
 ) -> Iterator[tuple[Piece, int, Batch | None]]:
     """Read, filter and decode `rows` rows at a time.
 
     Yields for every batch its piece, its number of rows, and the rows to fold, if any are left; `first` is added to
-    the offsets of rows in their files.
+    the offsets of rows in their files. `late` adds labels to the rows that meet the filter.
     """
     for piece, row, batch, kept in _filtered(raw_batches(pieces, plan.schema, rows), plan.where):
-        yield piece, batch.num_rows, _decoded(piece, first + row, batch, kept, plan, reader)
+        yield piece, batch.num_rows, _decoded(piece, first + row, batch, kept, plan, reader, late)
 
 
 def raw_batches(pieces: Sequence[Piece], schema: pa.Schema, rows: int) -> Iterator[tuple[Piece, int, pa.RecordBatch]]:
@@ -406,11 +418,18 @@ def row_width(schema: pa.Schema) -> int:
 
 
 def _decoded(
-    piece: Piece, row: int, batch: pa.RecordBatch, kept: Array | None, plan: Plan, reader: LabelReader | None
+    piece: Piece,
+    row: int,
+    batch: pa.RecordBatch,
+    kept: Array | None,
+    plan: Plan,
+    reader: LabelReader | None,
+    late: LateReader | None,
 ) -> Batch | None:
     """Decode labels and weights, and drop rows that are filtered out or incomplete; `kept` are those of the filter."""
     if kept is not None:
         batch = batch if kept.size == batch.num_rows else batch.take(pa.array(kept))
+    batch = batch if late is None else late.join(batch)
     whole = None if reader is None else reader.complete(batch)
     if whole is not None:
         batch, kept = batch.filter(pa.array(whole)), np.flatnonzero(whole) if kept is None else kept[whole]

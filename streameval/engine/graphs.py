@@ -82,8 +82,11 @@ def folds(
     plan: Plan,
     resources: work.Resources,
     progress: Callable[[int], None],
+    late: Future | None = None,
 ) -> tuple[list[Fold], tuple[tuple[str, str], ...]]:
     """Run all fold tasks; returns those that succeeded, and the skipped files with the reason.
+
+    `late` holds the labels from another table; `plan` does not, as it is sent with each task.
 
     Raises
     ------
@@ -92,7 +95,7 @@ def folds(
     """
     plain, pieces = replace(plan, skip=False), [piece for task in tasks for piece in task]  # a file is skipped here
     _check_pieces(connection, pieces, plain)
-    submit = partial(_submit, connection, plan=plain, resources=resources)
+    submit = partial(_submit, connection, plan=plain, resources=resources, late=late)
     done, failed = finish(connection, submit(tasks), progress, submit if plan.skip else None)
     place = {id(piece): i for i, piece in enumerate(pieces)}
     done.sort(key=lambda fold: place[id(fold.pieces[0])])  # in the order of the scan, not of completion
@@ -129,12 +132,17 @@ def _check_pieces(connection: Connection, pieces: Sequence[Piece], plan: Plan) -
 
 
 def _submit(
-    connection: Connection, tasks: Sequence[Sequence[Piece]], *, plan: Plan, resources: work.Resources
+    connection: Connection,
+    tasks: Sequence[Sequence[Piece]],
+    *,
+    plan: Plan,
+    resources: work.Resources,
+    late: Future | None,
 ) -> list[Fold]:
     key, nodes = key_factory(), []
     for i, pieces in enumerate(tasks):
         parts = [piece.source.data for piece in pieces if isinstance(piece.source, LazySource)]
-        spread = task(work.fold, pieces, plan, resources)(*parts, dask_key_name=key("fold", i))
+        spread = task(work.fold, pieces, plan, resources)(late, *parts, dask_key_name=key("fold", i))
         nodes.append((spread, task(work.outline)(spread, dask_key_name=key("outline", i)), *parts))
     futures = iter(connection.submit([node for group in nodes for node in group]))
     folds = []

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval
     from streameval.states.keyed.ranges import Rows
+    from streameval.states.late import LateLabels
     from streameval.states.protocol import State, StoredSpec
     from streameval.states.rounds import Round
 
@@ -99,10 +100,11 @@ def _naming_worker(error: MissingInputError) -> MissingInputError:
     return MissingInputError(f"{error} (on worker {where}; every worker must see the data under the same name)")
 
 
-def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: Any) -> Spread:
+def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, late: LateLabels | None, *computed: Any) -> Spread:
     """Fold the pieces of one task; returns the outlines of its states, and their rows.
 
-    `computed` has the partitions that Dask computed for this task, in the order of their pieces.
+    `late` are the labels of the plan, which each worker gets once. `computed` has the partitions that Dask computed for
+    this task, in the order of their pieces.
     """
     parts = iter(computed)
     pieces = [
@@ -112,7 +114,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: A
         for piece in pieces
     ]
     try:
-        folded = folding.fold(pieces, plan, resources.budget, resources.capacity, lambda _: None)
+        folded = folding.fold(pieces, replace(plan, late=late), resources.budget, resources.capacity, lambda _: None)
     except MissingInputError as error:
         raise _naming_worker(error) from None
     rows = {spec: runs for spec, state in folded.states.items() if (runs := state.runs())}

@@ -20,6 +20,7 @@ from streameval.scan.pieces import without_views
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import date
 
     import pyarrow.compute as pc
 
@@ -49,6 +50,13 @@ def evaluate(
     nan: str | Mapping[str, str] = "error",
     nulls: str | Mapping[str, str] = "error",
     unlabelled: str = "error",
+    labels: Any = None,
+    on: str | Sequence[str] | None = None,
+    label_time: str | None = None,
+    labels_as_of: str | date | None = None,
+    label_conflicts: str = "error",
+    rejects: str | os.PathLike[str] | None = None,
+    allow_unmatched: bool = False,
     cluster_scope: str = "global",
     common_rows: bool = False,
     where: str | pc.Expression | None = None,
@@ -134,6 +142,30 @@ def evaluate(
         Rows without a label: refuse them; leave them out of all metrics that need labels, cluster sizes included; or
         count them in the sizes of clusters, and estimate the positives of the clusters of one size as
         rows × positives ÷ labelled rows of that size. Clusters against classes and sketches use all rows in any case.
+        With `labels`, ``"size"`` is the default, which leaves unlabelled rows out of the metrics of scores.
+    labels : as `data`, optional
+        Labels in a table of their own, which may arrive after the scores (`streameval.evaluation.statements`). Each row
+        is a statement about an id: the value of the column `label`, null to withdraw it. The latest statement counts.
+        If `data` have the label column as well, it counts as the earliest statement. Labelled rows are rarely a random
+        sample: give the inverse of their sampling probability as `weight`, or read the values as those of the labelled
+        rows only. They say so: each result that uses labels has ``basis="labelled rows"`` and `labelled_share`.
+    on : str or sequence of str
+        The id column of `data` and `labels`; several must all agree; ``"a=b"`` if column ``a`` of `data` is ``b`` in
+        `labels`. Ids are integers (decimals without fraction as well), strings, binaries or dates. They are matched by
+        value: the integer 7 equals the text "7", not "007", and a UUID its lower-case text. Null ids match nothing. An
+        id may have several rows, which all get its label.
+    label_time : str, optional
+        Column of times in `labels` (timestamps or dates, UTC). Without it, an id must not have different labels.
+    labels_as_of : str or date, optional
+        Use statements up to this time, or up to the end of this date (UTC).
+    label_conflicts : {"error", "latest", "drop"}
+        Different labels of an id at one time: refuse them; take that of the file that was named last; or leave the rows
+        without a label.
+    rejects : path, optional
+        A ``.csv`` or ``.parquet`` file for statements that label no row, with a column `reason`: ``no row``,
+        ``conflict``, ``null id`` or ``superseded``.
+    allow_unmatched : bool
+        Accept labels of which none has the id of a row; else that is an error, as `on` probably names a wrong column.
     cluster_scope : {"global", "partition"}
         Whether an id means the same cluster everywhere, or only within its partition.
     common_rows : bool
@@ -242,11 +274,13 @@ def evaluate(
     options = dict(locals())  # every argument by name
     del options["data"]
     request = Request.checked(options)
-    files = Files.requested(data, request)
+    files = Files.requested(data, request).labelled(request.late)
     with files.engine.progress:
-        found = finalize_all(files.engine, request, files.names, *files.states(request))
+        requests, folded = files.states(request)
+        found = finalize_all(files.engine, request, files.names, requests, folded)
     source = source_of(data, files.scan.pieces, request.options)
-    return replace(found, options=recorded(request.options), source=source)
+    counts = files.deliver_statements(folded)
+    return replace(found, options=recorded(request.options), source=source, labels=counts)
 
 
 def explain(data: Any, **options: Any) -> Forecast:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine, Work
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.request import Request
+    from streameval.evaluation.statements import LateSource, Statements
     from streameval.scan import Pruned, Scan, Where
     from streameval.states.labels import LabelSpec
     from streameval.states.protocol import Spec
@@ -124,6 +125,7 @@ class Files:
     plan : what to fold
     requests : the states to build, with their metrics
     pruned : what the filter ruled out; None without a filter
+    statements : labels from another table; None without one, and before it is read
     """
 
     engine: Engine
@@ -131,6 +133,7 @@ class Files:
     plan: Plan
     requests: Sequence[MetricRequest] = ()
     pruned: Pruned | None = None
+    statements: Statements | None = None
 
     @classmethod
     def of(
@@ -197,6 +200,13 @@ class Files:
             plan = replace(plan, weight=request.weight, derived=request.slicing.derived(plan.schema))
         return replace(self, requests=requests, plan=plan)
 
+    def labelled(self, source: LateSource | None) -> Files:
+        """The same files with labels from another table, which is read; unchanged without one."""
+        if source is None:
+            return self
+        statements = source.read(self.scan.schema, self.names[0], self.engine)
+        return replace(self, statements=statements, plan=replace(self.plan, late=statements.late))
+
     @property
     def names(self) -> list[str]:
         """The name of every piece."""
@@ -204,7 +214,8 @@ class Files:
 
     def fold(self) -> Folded:
         """Fold the states."""
-        folded = self.engine.read(self.scan.pieces, self.scan.rows, self.plan)
+        with self.engine.budget.reserved(self.plan.late.table.nbytes if self.plan.late else 0):
+            folded = self.engine.read(self.scan.pieces, self.scan.rows, self.plan)
         return replace(folded, skipped=(*self.scan.skipped, *folded.skipped))
 
     def states(self, request: Request) -> tuple[Sequence[MetricRequest], Folded]:
@@ -223,9 +234,19 @@ class Files:
         return requests, folded
 
     def check_found(self, folded: Folded) -> None:
-        """Raise `LabelError` if rows have several labels and none is `pos_label`."""
+        """Raise `LabelError` if rows have several labels and none is `pos_label`, or late labels are of no row."""
+        if self.statements is not None:
+            self.statements.check(folded.states[self.statements.late.spec], self.names[0])
         first, several = self.names[0], len(set(self.names)) > 1
         folded.states[self.plan.label].check_found(f"all of {first}, …" if several else first)
+
+    def deliver_statements(self, folded: Folded) -> dict[str, int]:
+        """Write the rejected statements, if there is a file for them; returns the counts of all; empty without any."""
+        if self.statements is None:
+            return {}
+        matches, labels = folded.states[self.statements.late.spec], folded.states[self.plan.label]
+        self.statements.save_rejects(matches)
+        return self.statements.counted(matches, labels.neg + labels.pos)
 
     def forecast(self, request: Request | None = None) -> Forecast:
         """Forecast the pass; for a request with sampling intervals or slices, with the states that these need."""

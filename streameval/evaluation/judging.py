@@ -73,6 +73,7 @@ def check_computed(rules: Sequence[Rule], request: Request) -> None:
     by_family |= dict.fromkeys(("cluster", "classes"), request.clusters)
     computed = {metric.name: columns for name, columns in by_family.items() for metric in request.selection.of(name)}
     for rule in rules:
+        rule.check_basis(late=request.late is not None)
         if rule.metric in FACTS:
             continue
         names = [name for name in (rule.metric, canonical(rule.metric)) if name in computed]
@@ -147,6 +148,7 @@ def _value(rule: Rule, counts: Counts, result: Callable[..., Scalar], estimate: 
             return Scalar.undefined(rule.metric, "no label was read")
         return Scalar.certain(rule.metric, count / counts[0] if rule.share else count)
     one = result(rule.metric, rule.of)
+    rule.check_basis(late=one.basis is not None)
     if rule.than is None:
         return one if rule.level is None else estimate(rule.metric, one.of).scalar_with(rule.level)
     certain = difference(one, result(rule.metric, rule.than))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
+from streameval.evaluation.statements import LateSource
 from streameval.kinds import of_column, values_in
 from streameval.metrics.protocol import as_metric
 from streameval.metrics.selection import Selection
@@ -146,6 +147,7 @@ class Request:
     slicing : how rows are sliced
     where : filter of the rows; None for all rows
     resampling : the requested sampling intervals and comparisons
+    late : labels from another table; None if the data have them
     """
 
     options: Mapping[str, Any]
@@ -162,6 +164,7 @@ class Request:
     slicing: Slicing = field(default_factory=Slicing)
     where: Where | None = None
     resampling: Resampling = NO_INTERVALS
+    late: LateSource | None = None
 
     @classmethod
     def checked(cls, given: Mapping[str, Any]) -> Request:
@@ -198,16 +201,23 @@ class Request:
         plain |= {name: name for name in ("classes", "weight", "approx")}
         facts: dict[str, Any] = {name: options[option] for name, option in plain.items()}
         facts |= {"sampling": sampling, "selection": selection, "slicing": slicing, "resampling": resampling}
+        facts["late"] = LateSource.of(options, (*(where.columns if where else ()), *slicing.columns))
         return cls(options, _label(options, selection), where=where, **facts)
 
     @property
     def columns(self) -> list[str]:
         """Columns to read, each once."""
         ids = map(IdName, filter(None, (*self.clusters, self.classes, self.mean_over)))
-        named = (self.label.column, *self.scores, *ids, *self.sketches, self.weight)
+        named = (*self._labels, *self.scores, *ids, *self.sketches, self.weight)
         unit = IdName(self.resampling.unit or "")
         others = (*(self.where.columns if self.where else ()), *self.slicing.columns, unit)
         return list(dict.fromkeys(name for name in (*named, *others) if name))
+
+    @property
+    def _labels(self) -> list[str]:
+        """The label column, if one is read, and those of the ids of late labels."""
+        column = self.label.column
+        return self.late.data_columns if self.late is not None else [column] if column else []
 
     def scan(self, data: Any, **how: Any) -> Scan:
         """The inputs, planned for the columns to read (`streameval.scan.plan`).
@@ -231,6 +241,8 @@ class Request:
         if error.column == self.options["label"] == self.label.column == "label":
             classes = ", or ask for metrics='classes' (--metric classes), which needs none"
             return f"name the column of labels (--label){classes if self.classes and not self.scores else ''}"
+        if self.late is not None and error.column in self.late.data_columns:
+            return "labels are matched by it; name the ids with on (--on)"
         read = error.column in (self.where.columns if self.where else ())
         if read and not error.similar and error.column not in replace(self, where=None).columns:
             return f"where reads it; a text has single quotes, such as '{error.column}'"
@@ -291,8 +303,9 @@ def _label(options: Mapping[str, Any], selection: Selection) -> LabelSpec:
     """How labels are read; they are not read if no metric needs them and no option mentions them."""
     needed = options["score"] or selection.of("cluster") or (options["cluster"] and not selection.of("classes"))
     named = options["label"] != "label" or options["pos_label"] is not None or options["unlabelled"] != "error"
-    column = options["label"] if needed or named else None
-    return LabelSpec(column, options["pos_label"], options["unlabelled"], _complete(options))
+    column = options["label"] if needed or named or options["labels"] else None
+    late = options["labels"] and options["unlabelled"] == "error"  # labels are few: clusters count the other rows
+    return LabelSpec(column, options["pos_label"], "size" if late else options["unlabelled"], _complete(options))
 
 
 def _complete(options: Mapping[str, Any]) -> tuple[str, ...]:

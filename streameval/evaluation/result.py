@@ -65,6 +65,11 @@ class Evaluation(Drawing, Saved):
         ``rows``, ``positives`` and ``prevalence`` with their sampling intervals; empty without intervals.
     ci_level : float
         Level of the sampling intervals; None without them.
+    labels : dict of str to int
+        What became of labels from another table; empty without one. Statements that were ``read``; of these
+        ``duplicates``, ``superseded`` by a later one, with ``null_ids``, or ``later`` than `labels_as_of`. Ids whose
+        latest statements are ``withdrawn``, in ``conflicts``, ``used`` for rows, or ``orphans`` without a row. Then
+        ``labelled_rows``, and ``rows_without_id``.
     judgements : tuple of Judgement
         Judgements of rules, see `judge`.
     unit_hash : int
@@ -99,11 +104,12 @@ class Evaluation(Drawing, Saved):
     judgements: tuple[Judgement, ...] = field(default=(), repr=False, compare=False)
     _sliced: SlicedStates | None = field(default=None, repr=False, compare=False)
     unit_hash: int = field(default=UNIT_HASH, repr=False, compare=False)
+    labels: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:
         """Pickle results and estimates, but not the states: curves cannot be computed in another process."""
         names = "options", "source", "estimates", "ci_level", "slice_estimates", "counts", "judgements", "unit_hash"
-        made = partial(Evaluation, **{name: getattr(self, name) for name in names})
+        made = partial(Evaluation, **{name: getattr(self, name) for name in (*names, "labels")})
         return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
 
     def __str__(self) -> str:
@@ -166,6 +172,7 @@ class Evaluation(Drawing, Saved):
             **({} if self.ci_level is None else {"unit_hash": self.unit_hash}),
             "rows": self.rows,
             "positives": self.positives,
+            **({"labels": self.labels} if self.labels else {}),
             **({"counts": [count.to_dict() for count in self.counts]} if self.counts else {}),
             "results": [result.to_dict() for result in self.results],
             "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],

@@ -84,7 +84,7 @@ def finalize_all(
     return Evaluation(
         labels.rows,
         labels.positives,
-        tuple(as_labelled([*results, *sliced], labels)),
+        tuple(as_labelled([*results, *sliced], labels, late=request.late is not None)),
         tuple((reason, count) for reason, count in _dropped(labels, states).items() if count),
         tuple(folded.skipped),
         {(w.group, w.of): state for w, state in states},
@@ -113,8 +113,19 @@ def _dropped(labels: LabelCounts, states: Sequence[tuple[MetricRequest, State]])
     return dropped
 
 
-def as_labelled(results: Sequence[Scalar], labels: LabelCounts) -> Sequence[Scalar]:
-    """Adjust results to the labels: an absent `pos_label` becomes the reason; without labels, `positives` is None."""
+def as_labelled(results: Sequence[Scalar], labels: LabelCounts, *, late: bool = False) -> Sequence[Scalar]:
+    """Adjust results to the labels: an absent `pos_label` becomes the reason; without labels, `positives` is None.
+
+    With `late` labels for some of the rows, values that use labels say that they are of these rows.
+    """
+    if late and labels.null:
+        share = (labels.neg + labels.pos) / (labels.neg + labels.pos + labels.null)
+        results = [
+            result
+            if result.positives is None
+            else replace(result, basis="labelled rows", labelled_share=share if result.slice is None else None)
+            for result in results
+        ]
     if not labels.pos and labels.spec.pos_label is not None:
         absent = f"no row has the label {labels.spec.pos_label!r}"
         results = [replace(result, reason=absent) if result.reason else result for result in results]

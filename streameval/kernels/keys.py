@@ -204,7 +204,8 @@ def _rotate(x, left):
 
 
 @inlined
-def _finish(x):
+def scramble(x):
+    """Permute the 64-bit words so that each bit depends on all others: the finalizer of MurmurHash3."""
     x = (x ^ (x >> np.uint64(33))) * _MIX1
     x = (x ^ (x >> np.uint64(33))) * _MIX2
     return x ^ (x >> np.uint64(33))
@@ -242,7 +243,7 @@ def _murmur(data, start, size):
     h2 ^= np.uint64(size)
     h1 += h2
     h2 += h1
-    h1, h2 = _finish(h1), _finish(h2)
+    h1, h2 = scramble(h1), scramble(h2)
     h1 += h2
     return h1, h2 + h1
 

@@ -283,7 +283,7 @@ def last_part(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def read_section(result: Read, source: Source, notes: Sequence[str] = (), positives: int | None = None) -> Section:
+def read_section(result: Read, source: Source, notes: Sequence[str] = (), counts: Sequence[str] = ()) -> Section:
     """The section "What was read": data, rows, rows left out with reasons, policies, version, and the command.
 
     Parameters
@@ -291,13 +291,11 @@ def read_section(result: Read, source: Source, notes: Sequence[str] = (), positi
     result : the result
     source : where it comes from
     notes : further notes on the values
-    positives : positive rows; None without labels
+    counts : labelled and positive rows, in words
     """
     facts = [("Data", ", ".join(source.data))] if source.data else []
     facts += [("Files", f"{source.files:,}")] if source.files else []
-    share = ""
-    if positives is not None and result.rows:
-        share = f", of which {positives:,} positive ({positives / result.rows:.2%})"
+    share = f", of which {', '.join(counts)}" if counts and result.rows else ""
     facts += [("Nights", f"{source.nights:,}")] if source.nights else []
     facts += [("Rows", f"{result.rows:,}{share}")]
     facts += [("Left out", f"{plural(rows, 'row')}: {travelling(why, source.data)}") for why, rows in result.dropped]

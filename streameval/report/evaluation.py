@@ -11,11 +11,12 @@ from streameval.report.attribution import costs_section
 from streameval.report.elements import Cell, Head, Page, Row, Section, Table, Text, last_part, read_section
 from streameval.report.nights import rules_passed, rules_section
 from streameval.report.pictures import bands_said, curve_figures
-from streameval.report.terminal import by_slicing, rests, rows_said
+from streameval.report.terminal import by_slicing, label_counts, rests, rows_said
 from streameval.report.values import (
     difference_table,
     differences_said,
     digits,
+    labelled_said,
     means,
     point_table,
     sampling_said,
@@ -190,7 +191,7 @@ def evaluation_page(evaluation: Found, evidence: Evidence) -> Page:
         costs_section(evidence.attributions),
         *evidence.more,
         rules_section(evidence.judgements),
-        read_section(evaluation, evidence.source, _notes(evaluation), evaluation.positives),
+        read_section(evaluation, evidence.source, _notes(evaluation), label_counts(evaluation)),
     )
     return Page(
         f"Evaluation of {last_part(evidence.source.data[0])}" if evidence.source.data else "Evaluation",
@@ -225,7 +226,7 @@ def _colours(values: Sequence[Scalar], evidence: Evidence) -> dict[str, int]:
 def _lead(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Text]:
     """The main findings: verdicts if there are any, else the first metric of each kind of column."""
     if differences:
-        return [Text(sentence, "lead") for sentence in differences_said(differences)]
+        return [Text(sentence, "lead") for sentence in (*differences_said(differences), *labelled_said(differences))]
     kinds: dict[str, dict[str, Scalar]] = {}
     firsts: dict[str, str] = {}
     for result in values:
@@ -237,7 +238,7 @@ def _lead(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Map
     if not sentences:
         said = "These are quantiles alone: nothing was compared with labels." if values else "No metric was computed."
         return [Text(said, "lead")]
-    lead = [Text(" ".join(sentences), "lead")]
+    lead = [Text(" ".join((*sentences, *labelled_said(values))), "lead")]
     if not any(result.ci_level is not None for result in values):
         several = max(map(len, kinds.values())) > 1
         unknown = "whether a difference would hold on other data" if several else "how much it varies with the data"

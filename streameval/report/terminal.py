@@ -16,6 +16,7 @@ from streameval.report.values import (
     NONE,
     alike,
     compared,
+    labelled_said,
     means,
     night_notes,
     point_table,
@@ -49,6 +50,10 @@ class Found(Read, Protocol):
     @property
     def positives(self) -> int | None:
         """Rows of the positive class."""
+
+    @property
+    def labels(self) -> Mapping[str, int]:
+        """What became of labels from another table; empty without one."""
 
     @property
     def results(self) -> tuple[Scalar, ...]:
@@ -322,7 +327,7 @@ def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[s
     parts += ["", Fitted(point_table(points), plain, beside=False)] if points else []
     with_baseline = [result for result in whole if result.baseline is not None]
     parts += [*gap, differences(with_baseline, plain=plain)] if with_baseline else []
-    parts += map(escaped, sampling_notes(whole, store=store))
+    parts += map(escaped, (*labelled_said(whole), *sampling_notes(whole, store=store)))
     parts += map(escaped, means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
     parts += [
         f"{escaped(f'{one.metric}[{one.of}]')} by group, from the least through the deciles to the greatest: "
@@ -344,12 +349,19 @@ def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[s
 
 
 def rows_said(evaluation: Found) -> str:
-    """The rows of an evaluation and the share of positives."""
-    text = plural(evaluation.rows, "row")
-    if evaluation.positives is None:
-        return text
-    share = f" ({evaluation.positives / evaluation.rows:.2%})" if evaluation.rows else ""
-    return f"{text}, {evaluation.positives:,} positive{share}"
+    """The rows of an evaluation, those with late labels, and the share of positives."""
+    return ", ".join((plural(evaluation.rows, "row"), *label_counts(evaluation)))
+
+
+def label_counts(evaluation: Found) -> list[str]:
+    """The rows with late labels and the positive rows, each with its share; nothing without labels."""
+    rows, positives, of, counts = evaluation.rows, evaluation.positives, "", []
+    if evaluation.labels:
+        labelled = evaluation.labels["labelled_rows"]
+        counts = [f"{labelled:,} labelled" + (f" ({labelled / rows:.2%})" if rows else "")]
+        rows, of = labelled, " of labelled"
+    share = f" ({positives / rows:.2%}{of})" if rows and positives is not None else ""
+    return counts if positives is None else [*counts, f"{positives:,} positive{share}"]
 
 
 def _value_table(by_metric: Mapping[str, Mapping[str, Scalar]]) -> Table:

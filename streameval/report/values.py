@@ -228,8 +228,22 @@ def _value_table(caption: str, by_metric: Mapping[str, Mapping[str, Scalar]], me
     heads = (Head("metric"), *(Head(column, number=True) for column in next(iter(by_metric.values()))))
     every = [result for results in by_metric.values() for result in results.values()]
     notes = ["The interval is below each value."] * any(r.ci_lower is not None for r in every)
+    notes += labelled_said(every)
     notes += ["Certain: the exact value lies within these bounds."] * any(r.lower < r.upper for r in every)
     return Table(caption, heads, tuple(rows), " ".join(notes))
+
+
+def labelled_said(results: Iterable[Scalar]) -> list[str]:
+    """A sentence for values of the labelled rows alone; none if labels cover all rows.
+
+    Examples
+    --------
+    >>> from streameval.results import Scalar
+    >>> labelled_said([Scalar("roc_auc", 0.9, of="s", basis="labelled rows", labelled_share=0.0123)])
+    ['Values that use labels are of the 1.23% labelled rows, not an estimate for all.']
+    """
+    shares = [one.labelled_share for one in results if one.basis and one.labelled_share is not None][:1]
+    return [f"Values that use labels are of the {one:.2%} labelled rows, not an estimate for all." for one in shares]
 
 
 def difference_table(differences: Sequence[Scalar], caption: str = "Differences", note: str = "") -> Table:

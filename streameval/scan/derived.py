@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 
 _MARK, _DATE = b"streameval.integer_key", b"streameval.date_key"
+UUIDS = {b"streameval.uuid": b""}  # metadata of the fields of a scan whose binaries are UUIDs in every file
 _FIRST = "2000-01-01"  # completes a year or a month
 _STARTS = len("2000"), len("2000-01")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # canonical spelling only: other spellings are different keys
@@ -123,6 +124,23 @@ class IdName(str):
     """The name of a column of ids, of which a decimal is read as the integer of its value."""
 
     __slots__ = ()
+
+
+class LateColumn(SlicingColumn):
+    """The name of a label column; if the data lack it, labels are looked up by the ids of the column `source`."""
+
+    source: str
+
+    def __new__(cls, name: str, source: str) -> LateColumn:
+        """A label column, and the ids that stand in for it."""
+        column = super().__new__(cls, name)
+        column.source = source
+        return column
+
+    @property
+    def looks_computed(self) -> bool:
+        """Always: there are labels for data without this column."""
+        return True
 
 
 class SourceColumn(str):
@@ -241,6 +259,8 @@ def read_from(column: SlicingColumn) -> str:
     >>> read_from(SlicingColumn("hour(sent_at)")), read_from(SlicingColumn("country"))
     ('sent_at', 'country')
     """
+    if isinstance(column, LateColumn):
+        return column.source
     derived = Derived.of_text(column)
     return column if derived is None else derived.column
 

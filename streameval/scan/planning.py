@@ -12,7 +12,7 @@ from pyarrow import types
 
 from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError, SchemaError
 from streameval.scan import in_memory
-from streameval.scan.derived import IdName, SlicingColumn, SourceColumn, mark, read_from
+from streameval.scan.derived import UUIDS, IdName, SlicingColumn, SourceColumn, mark, read_from
 from streameval.scan.files.iceberg import as_iceberg
 from streameval.scan.files.paths import File, distinct, locate, of_iceberg
 from streameval.scan.files.tables import Tables, as_uri
@@ -210,6 +210,8 @@ def _unify(holdings: Sequence[Holding], columns: Sequence[str], ids: Collection[
         if kind is None:
             raise _clash(column, first)
         fields.append(pa.field(column, kind, metadata=_marked(holdings, column) if types.is_string(kind) else None))
+        if all(isinstance(given, pa.UuidType) for given in first):
+            fields[-1] = fields[-1].with_metadata(UUIDS)
     return pa.schema(fields)
 
 

@@ -64,6 +64,8 @@ class Attribution(AsJson):
         effective units.
     slice_metric : str
         The metric of the slices, None without them.
+    labels : dict of str to int
+        What became of labels from another table, as in `streameval.Evaluation`; empty without one.
     source : Source
         Where the result comes from: data, files, and the command that repeats it.
 
@@ -90,6 +92,7 @@ class Attribution(AsJson):
     slices: pa.Table | None = None
     slice_metric: str | None = None
     source: Source = field(default_factory=Source, repr=False, compare=False)
+    labels: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables that are not None, by name."""
@@ -103,6 +106,7 @@ class Attribution(AsJson):
             "rows": self.rows,
             "metric": self.metric,
             **({"slice_metric": self.slice_metric} if self.slice_metric else {}),
+            **({"labels": self.labels} if self.labels else {}),
             "totals": self.totals,
             **{name: [_plain(row) for row in table.to_pylist()] for name, table in self.tables().items()},
             "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],

@@ -40,6 +40,7 @@ from streameval.evaluation.files import RUN_OPTIONS, Files
 from streameval.evaluation.intervals import better_end
 from streameval.evaluation.run import check_labels
 from streameval.evaluation.source import source_of
+from streameval.evaluation.statements import LateSource
 from streameval.kinds import of_column
 from streameval.metrics.catalogue import entry_of, usual
 from streameval.metrics.contingency.attribution import GAINS, check_gain
@@ -55,6 +56,7 @@ from streameval.wording import canonical
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import date
 
     from streameval.engine import Engine
     from streameval.engine.fold import Folded
@@ -115,6 +117,8 @@ def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     columns = ("cluster", "classes", "changed_from", "label", "by")
     given = {**given, **{name: honoured("attribute")[name].kind.check(name, given.get(name)) for name in columns}}
+    if given.get("labels") is not None:
+        given |= {"label": given["label"] or "label"}
     classes, earlier = given.get("classes"), given.get("changed_from")
     if classes and earlier:
         raise OptionError(
@@ -154,12 +158,14 @@ class Run:
     options : see `checked_options`
     files : the data, after pruning by the filter
     filtered : text of the filter; empty without one
+    late : labels from another table; None if the data have them
     """
 
     data: Any
     options: Mapping[str, Any]
     files: Files
     filtered: str = ""
+    late: LateSource | None = None
 
     @classmethod
     def of(cls, data: Any, options: Mapping[str, Any], engine: Engine) -> Run:
@@ -180,8 +186,11 @@ class Run:
         """
         cluster, classes, label, examples = (options[name] for name in ("cluster", "classes", "label", "examples"))
         where = None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"]))
+        late = LateSource.of(options, where.columns if where else ())
+        unlabelled = "drop" if late is not None else options["unlabelled"]
+        labelled, filtered = late.data_columns if late is not None else [label], where.columns if where else ()
         ids = [IdName(name) for name in (cluster, classes) if name]
-        folded = dict.fromkeys(name for name in (label, *ids, *(where.columns if where else ())) if name)
+        folded = dict.fromkeys(name for name in (*labelled, *ids, *filtered) if name)
         found = scan.plan(
             data,
             list(dict.fromkeys((*folded, *([examples] if examples else [])))),
@@ -191,7 +200,7 @@ class Run:
             threads=engine.budget.threads,
             compute=engine.compute,
         )
-        labels = LabelSpec(label, options["pos_label"], options["unlabelled"]) if label else None
+        labels = LabelSpec(label, options["pos_label"], unlabelled) if label else None
         files = Files.of(engine, found, labels, where, skip=options["on_error"] == "skip")
         if examples:
             _check_examples(files.scan, examples)
@@ -199,8 +208,9 @@ class Run:
             raise OptionError(
                 "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
             )
-        schema = pa.schema([files.scan.schema.field(name) for name in folded])
-        run = cls(data, options, replace(files, plan=replace(files.plan, schema=schema)), where.text if where else "")
+        schema = pa.schema([field for field in files.scan.schema if field.name in folded])
+        files = replace(files, plan=replace(files.plan, schema=schema))
+        run = cls(data, options, files, where.text if where else "", late)
         return replace(run, files=run.files.folding(run.requests))
 
     @cached_property
@@ -234,18 +244,21 @@ class Run:
 
     def finish(self) -> Attribution:
         """Read the data and compute the tables."""
+        if self.late is not None and self.files.statements is None:
+            return replace(self, files=self.files.labelled(self.late)).finish()
         files, label = self.files, self.files.plan.label
         folded = files.fold()
         self._check(folded)
         options = dict(self.options) | ({"classes": None} if self.options["changed_from"] else {})  # as given
         states = {request.family.name: folded.states[request.spec] for request in self.requests}
         counted = [request.family.counted(request, folded.states[request.spec]) for request in self.requests]
-        return attribute_states(
+        found = attribute_states(
             files.engine, self.options, states, self.clusters, self.classes, self.look_up(folded.skipped),
             dropped=dropped_rows(counted, () if label is None else [("null label", folded.states[label].null)]),
             skipped=folded.skipped, options=recorded(options, "attribute"),
             source=source_of(self.data, files.scan.pieces, options, "attribute"),
         )  # fmt: skip
+        return replace(found, labels=files.deliver_statements(folded))
 
     def look_up(self, skipped: Sequence[tuple[str, str]] = ()) -> LookUp | None:
         """A function that reads values from the data; None if the data are a reader, which can be read only once.
@@ -319,6 +332,7 @@ def _check_examples(found: Scan, column: str) -> None:
 
 
 LEAST = 20  # least number of effective units of a slice
+_LATE = ("labels", "on", "label_time", "labels_as_of", "label_conflicts", "rejects", "allow_unmatched")
 _SHARED = (
     "ci",
     "unit",
@@ -326,6 +340,7 @@ _SHARED = (
     "on_error",
     "delta_version",
     "snapshot",
+    *_LATE,
     *RUN_OPTIONS,
 )  # of slices and clusters
 
@@ -400,7 +415,7 @@ def with_slices(
         slices = list(at_level(level))
     base = result or Attribution(
         found.rows, None, None, None, None, {},
-        dropped=found.dropped, skipped=found.skipped, options=found.options, source=found.source,
+        dropped=found.dropped, skipped=found.skipped, options=found.options, source=found.source, labels=found.labels,
     )  # fmt: skip
     slicings = dict.fromkeys(tuple(one.slice or ()) for one in slices)
     shown = _table([(cost, slices[i]) for cost, i in worst], list(slicings))
@@ -441,7 +456,7 @@ def forecasts(data: Any, **given: Any) -> list[Forecast]:
     """
     options = checked_options(given)
     passes = []
-    if given.get("cluster") and (options["classes"] or given.get("label")):
+    if given.get("cluster") and (options["classes"] or options["label"]):
         engine = start(**{name: given[name] for name in RUN_OPTIONS if name in given})
         passes.append(Run.of(data, options, engine).files.forecast())
     if options["by"]:
@@ -468,6 +483,13 @@ def attribute(
     examples_per: int = 3,
     nulls: str = "error",
     unlabelled: str = "error",
+    labels: Any = None,
+    on: str | Sequence[str] | None = None,
+    label_time: str | None = None,
+    labels_as_of: str | date | None = None,
+    label_conflicts: str = "error",
+    rejects: str | os.PathLike[str] | None = None,
+    allow_unmatched: bool = False,
     cluster_scope: str = "global",
     where: Any = None,
     memory: int | str | None = None,
@@ -519,8 +541,8 @@ def attribute(
         They are chosen by a hash of the value. The data are read once more.
     examples_per : int
         Maximum number of examples of each cell, from 1 to 1,000.
-    nulls, unlabelled, cluster_scope, where, memory, spill, on_error, delta_version, snapshot,
-    threads, client, scheduler_timeout, progress
+    nulls, unlabelled, labels, on, label_time, labels_as_of, label_conflicts, rejects, allow_unmatched, cluster_scope,
+    where, memory, spill, on_error, delta_version, snapshot, threads, client, scheduler_timeout, progress
         See `streameval.evaluate`. With ``cluster_scope="partition"``, ids are followed by a column `partition`.
 
     Returns
@@ -546,7 +568,7 @@ def attribute(
     del given["data"]
     options = checked_options({name: value for name, value in given.items() if name != "progress"})
     run, result = {name: given[name] for name in RUN_OPTIONS}, None
-    if given["cluster"] and (options["classes"] or given["label"]):
+    if given["cluster"] and (options["classes"] or options["label"]):
         engine = start(**run)
         with engine.progress:
             result = Run.of(data, options, engine).finish()

@@ -21,7 +21,7 @@ from streameval.errors import FormatError, OptionError, SchemaError
 from streameval.evaluation.families import planned
 from streameval.evaluation.request import NO_INTERVALS, Request
 from streameval.evaluation.slicing import Slicing
-from streameval.kinds import ByColumn, Filter, in_words
+from streameval.kinds import ByColumn, InMemory, in_words
 from streameval.options import active, honoured, kept_options, recorded, refuse
 from streameval.scan import Piece, Scan, Where
 from streameval.scan.derived import IdName
@@ -139,7 +139,7 @@ class Configuration:
                 f"sketch={both[0]!r}: a store holds this column as ids; use quantile_sketch (streameval sketch)",
                 "sketch",
             )
-        if isinstance(options["where"], Filter):
+        if isinstance(options["where"], InMemory):
             raise OptionError(
                 f'where={options["where"].text!r}: a store keeps its filter as text; give SQL such as "n_chars > 5"',
                 "where",

@@ -1,0 +1,521 @@
+"""Statements: labels that arrive in a table of their own, and the label of each id that follows from them.
+
+A row of that table is a *statement*: an id, a time, and a value, which is null if the label is withdrawn. The label of
+an id is the value of its latest statement. Equal statements count once. Different values at the latest time are a
+conflict, and so are all different values if there are no times. If the latest statement wins by arrival, files arrive
+in the order in which they are named.
+
+The statements are read once, sorted by the hash of their ids, and resolved with arrays of about 60 bytes a statement.
+What remains is a table of ids and codes (`streameval.states.late`), some 20 bytes per id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval import scan
+from streameval.engine.fold import STATE_SHARE
+from streameval.errors import LabelError, MissingColumnError, NullError, OptionError, SchemaError
+from streameval.saving import TABULAR, check_writable, ending, save
+from streameval.scan.derived import UUIDS, IdName, LateColumn
+from streameval.scan.in_memory import are_delayed
+from streameval.scan.pieces import without_views
+from streameval.scan.widen import occurring, plain, widen
+from streameval.states.late import (
+    MOST_LABELS,
+    WITHDRAWN,
+    IdColumn,
+    LateLabels,
+    Matches,
+    check_ids,
+    comparison,
+    order_words,
+    read_ids,
+    scramble_words,
+)
+from streameval.typing import view_numbers
+from streameval.wording import few, plural, size
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from streameval.engine import Engine
+    from streameval.scan import Piece, Scan
+    from streameval.typing import Array
+
+
+_ROW_BYTES = 60  # bytes of a statement while statements are resolved, apart from texts
+_LISTED = 20  # ids in the message about conflicts
+_DUPLICATE, _NULL_ID, _SUPERSEDED, _CONFLICT, _LATER = range(1, 6)  # what becomes of a statement; 0: it is in effect
+_COUNTED = {_DUPLICATE: "duplicates", _NULL_ID: "null_ids", _SUPERSEDED: "superseded", _LATER: "later"}
+_REASONS = {_NULL_ID: "null id", _SUPERSEDED: "superseded", _CONFLICT: "conflict"}
+
+
+@dataclass(frozen=True)
+class LateSource:
+    """A table of labels as it is requested.
+
+    Attributes
+    ----------
+    data : what `streameval.evaluate` reads
+    on : pairs of the id columns of the data and of the table
+    column : the label column
+    time : the column of times; None without one
+    until : last time of statements that count, in microseconds since 1970 (UTC); None for all
+    conflicts : ``error``, ``latest`` or ``drop``
+    rejects : file for the statements that label no row; None without one
+    unmatched : whether it is allowed that no id occurs in the data
+    """
+
+    data: Any
+    on: tuple[tuple[str, str], ...]
+    column: str
+    time: str | None = None
+    until: int | None = None
+    conflicts: str = "error"
+    rejects: str | None = None
+    unmatched: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], others: Collection[str] = ()) -> LateSource | None:
+        """The table that plain options name; None without one. `others` are columns that select and slice rows.
+
+        Raises
+        ------
+        OptionError
+            If options are inconsistent.
+        """
+        if not options["labels"]:
+            return None
+        if not options["on"]:
+            raise OptionError("labels are matched by ids: name their column, such as on='message_id' (--on)", "on")
+        if options["labels_as_of"] is not None and options["label_time"] is None:
+            raise OptionError(
+                "labels_as_of needs the times of labels: name their column (--label-time)", "labels_as_of"
+            )
+        column = options["label"] or "label"
+        if column in others:
+            raise OptionError(
+                f"the label column {column!r} arrives in another table, so it cannot filter or slice rows: "
+                "leave it out of where (--where) and by (--by)", "labels"
+            )  # fmt: skip
+        if options["rejects"] is not None:
+            ending(options["rejects"], TABULAR, "rejects")
+            check_writable(options["rejects"])
+        on = [one.strip().partition("=") for text in options["on"] for one in text.split(",")]
+        pairs = tuple((name.strip(), (other if equals else name).strip()) for name, equals, other in on)
+        if not all(map(all, pairs)):
+            raise OptionError(f"on={','.join(options['on'])!r} lacks a column: write id or data_id=label_id", "on")
+        given = [getattr(one, "value", one) for one in options["labels"]]
+        until = None if options["labels_as_of"] is None else moment(options["labels_as_of"])
+        facts = options["label_time"], until, options["label_conflicts"], options["rejects"], options["allow_unmatched"]
+        return cls(given, pairs, column, *facts)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns to read."""
+        ids = (IdName(other) for _, other in self.on)
+        return list(dict.fromkeys((*ids, self.column, *([self.time] if self.time else []))))
+
+    @property
+    def data_columns(self) -> list[str]:
+        """The columns of the data to read: the label column if they have it, and the ids."""
+        ids = [IdName(name) for name, _ in self.on]
+        return [LateColumn(self.column, ids[0]), *ids]
+
+    def read(self, schema: pa.Schema, name: str, engine: Engine) -> Statements:
+        """Read and resolve the statements.
+
+        Parameters
+        ----------
+        schema : that of the data; `name` is a file, for messages
+        engine : reads the table on its threads
+
+        Raises
+        ------
+        DataError
+            If a column is missing or cannot be used, a time is null, or statements contradict each other.
+        """
+        scans = [self._scan(one, engine) for one in self._inputs()]
+        pieces = [piece for found in scans for piece in found.pieces]
+        first = pieces[0].name
+        kinds = [widen({found.schema.field(column).type for found in scans}) for column in self.columns]
+        for column, kind in zip(self.columns, kinds, strict=True):
+            if kind is None:
+                raise SchemaError(f"{first}: column {column!r} has types that differ between tables of labels: cast it")
+        fields = [scans[0].schema.field(c).with_type(k) for c, k in zip(self.columns, kinds, strict=True)]
+        read = without_views(pa.schema(fields))
+        ours, theirs = zip(*(self._compared(pair, schema, read, (name, first)) for pair in self.on), strict=True)
+        self._check_memory(sum(found.rows for found in scans), ours, engine)
+        deliveries = [(i, piece.name) for i, found in enumerate(scans) for piece in found.pieces]
+        arrival = {delivery: i for i, delivery in enumerate(dict.fromkeys(deliveries))}
+        tasks = [(piece, arrival[delivery]) for piece, delivery in zip(pieces, deliveries, strict=True)]
+        parts = engine.each(partial(_read_piece, source=self, schema=read, ids=theirs), tasks, "labels")
+        own = schema.field(self.column).type if self.column in schema.names else None
+        return Statements.of(self, ours, theirs, own, parts)
+
+    def _inputs(self) -> Iterator[Any]:
+        """The inputs one by one: each may be a delivery, even if it is a table in memory."""
+        for given in self.data:
+            several = isinstance(given, list | tuple) and not are_delayed(given)
+            yield from given if several else [given]
+
+    def _scan(self, given: Any, engine: Engine) -> Scan:
+        """The plan of one input."""
+        try:
+            return scan.plan(given, self.columns, threads=engine.budget.threads, compute=engine.compute)
+        except MissingColumnError as error:
+            option = {self.column: "label (--label)", self.time: "label_time (--label-time)"}
+            remedy = option.get(error.column, "on='column_of_the_data=column_of_the_labels' (--on)")
+            raise MissingColumnError(f"{error}; name it with {remedy}", error.column, error.similar) from None
+
+    @staticmethod
+    def _compared(
+        pair: tuple[str, str], schema: pa.Schema, other: pa.Schema, names: tuple[str, str]
+    ) -> tuple[IdColumn, IdColumn]:
+        """How a column of ids of the data is compared with one of the labels."""
+        fields = [one.field(column) for one, column in zip((schema, other), pair, strict=True)]
+        for one, name in zip(fields, names, strict=True):
+            check_ids(one.type, one.name, name)
+        how = comparison(fields[0].type, fields[1].type) or "text"
+        ours, theirs = (IdColumn(one.name, how, (one.metadata or {}).items() >= UUIDS.items()) for one in fields)
+        return ours, theirs
+
+    def _check_memory(self, rows: int, ids: Sequence[IdColumn], engine: Engine) -> None:
+        """Raise `OptionError` if the statements do not fit into a quarter of the memory."""
+        nbytes = rows * (_ROW_BYTES + 48 * sum(one.kind == "text" for one in ids))
+        memory = int(engine.budget.limit / STATE_SHARE)
+        if nbytes > memory // 4:
+            raise OptionError(
+                f"labels: {plural(rows, 'statement')} take about {size(nbytes)}, more than a quarter of the memory "
+                f"({size(memory)}): give memory={(4 * nbytes >> 20) + 1}MiB (--memory)", "labels"
+            )  # fmt: skip
+
+
+def moment(text: str) -> int:
+    """A time as microseconds since 1970, in UTC unless the text has an offset; a date stands for its end.
+
+    Examples
+    --------
+    >>> moment("1970-01-01T00:00:01"), moment("1970-01-01") == 86_400 * 10**6 - 1
+    (1000000, True)
+    """
+    clock = datetime.fromisoformat(text)
+    if len(text) == len("2026-01-31"):
+        clock += timedelta(days=1) - timedelta(microseconds=1)
+    clock = clock if clock.tzinfo else clock.replace(tzinfo=UTC)
+    return (clock - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+class _Part(NamedTuple):
+    """The statements of one piece of the table.
+
+    `fates` and `table` have all of them; the other arrays those with an id that are not too late.
+    """
+
+    name: str
+    arrival: int
+    first: Array
+    second: Array
+    times: Array
+    codes: Array
+    values: pa.Array
+    fates: Array
+    table: pa.Table
+
+
+def _read_piece(task: tuple[Piece, int], *, source: LateSource, schema: pa.Schema, ids: Sequence[IdColumn]) -> _Part:
+    """The statements of one piece; `task` has the piece and the number of its delivery."""
+    piece, arrival = task
+    table = pa.Table.from_batches(scan.read(piece, schema), schema).combine_chunks()
+    batch = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema)
+    first, second, valid, raw = read_ids(batch, ids)
+    first = scramble_words(first) if raw else first
+    codes, values = _coded(batch.column(source.column), f"{piece.name}: label column {source.column!r}")
+    fates = np.zeros(batch.num_rows, np.uint8)
+    times = np.zeros(batch.num_rows, np.int64)
+    if source.time is not None:
+        times = _micros(batch.column(source.time), f"{piece.name}: label_time column {source.time!r}")
+    if source.until is not None:
+        fates[times > source.until] = _LATER
+    if valid.size:
+        fates[~valid] = _NULL_ID
+    there = fates == 0
+    second = second[there] if second.size else second
+    return _Part(piece.name, arrival, first[there], second, times[there], codes[there], values, fates, table)
+
+
+def _micros(array: pa.Array, what: str) -> Array:
+    """Times as microseconds since 1970."""
+    kind = array.type
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        raise SchemaError(f"{what} has type {kind}; times are timestamps or dates: cast it")
+    if array.null_count:
+        raise NullError(f"{what} has nulls; give every statement a time")
+    zone = kind.tz if pa.types.is_timestamp(kind) else None
+    return view_numbers(array.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()))
+
+
+def _coded(array: pa.Array, what: str) -> tuple[Array, pa.Array]:
+    """The code of each label, `WITHDRAWN` for null, and the labels."""
+    if pa.types.is_decimal(array.type) and array.type.bit_width < 128:  # Arrow does not encode shorter ones
+        array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    array = array.cast(pa.float32()) if array.type == pa.float16() else array
+    coded = occurring(array) if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    _check_labels(coded.dictionary, what)
+    return pc.fill_null(coded.indices.cast(pa.uint8()), WITHDRAWN).to_numpy(), coded.dictionary
+
+
+def _check_labels(values: pa.Array, what: str) -> None:
+    """Raise `LabelError` if there are too many labels."""
+    if len(values) > MOST_LABELS:
+        raise LabelError(f"{what} has more than {MOST_LABELS} labels; name the column of labels with label (--label)")
+
+
+def _joined_codes(parts: Sequence[_Part], what: str) -> tuple[Array, pa.Array]:
+    """The code of each label among those of all parts; NaN is null."""
+    values = pa.concat_arrays([part.values for part in parts])
+    if pa.types.is_floating(values.type):
+        values = pc.add(pc.if_else(pc.is_nan(values), None, values), pa.scalar(0, values.type))  # −0.0 is 0.0
+    coded = values.dictionary_encode()
+    _check_labels(coded.dictionary, what)
+    codes, at, joined = pc.fill_null(coded.indices.cast(pa.uint8()), WITHDRAWN).to_numpy(), 0, []
+    for part in parts:
+        own = np.full(256, WITHDRAWN, np.uint8)
+        own[: len(part.values)] = codes[at : at + len(part.values)]
+        joined.append(own[part.codes])
+        at += len(part.values)
+    return np.concatenate(joined), coded.dictionary
+
+
+def _cast_labels(values: pa.Array, own: pa.DataType, what: str) -> pa.Array:
+    """The labels in a type that holds those of the data as well; raises `SchemaError` if there is none."""
+    kind = widen([values.type, own])
+    if kind is None:
+        raise SchemaError(f"{what} is {values.type}, but {plain(own)} in the data: write it in the type of the other")
+    return values.cast(kind)
+
+
+class Resolved(NamedTuple):
+    """Statements in the order of their ids, times and labels.
+
+    Attributes
+    ----------
+    order : int64 array of shape (n,), the statements in this order
+    last : int64 array, the place of the latest statement of each id
+    conflict : bool array, whether the latest statements of each id contradict each other
+    fates : uint8 array of shape (n,), what became of each statement, in this order
+    """
+
+    order: Array
+    last: Array
+    conflict: Array
+    fates: Array
+
+
+def resolve(ids: Sequence[Array], times: Sequence[Array], codes: Array) -> Resolved:
+    """Find the latest statements of each id.
+
+    Parameters
+    ----------
+    ids, times : arrays of shape (n,) that identify and order statements, the most significant first
+    codes : uint8 array of shape (n,), the labels
+
+    Examples
+    --------
+    >>> words, days = np.array([5, 5, 5, 9, 9], np.uint64), np.array([1, 2, 2, 1, 1])
+    >>> found = resolve([words], [days], np.array([0, 1, 1, 0, 1], np.uint8))
+    >>> found.conflict.tolist(), found.fates.tolist()
+    ([False, True], [3, 0, 1, 4, 4])
+    """
+    order = order_words(ids[0])
+    words = ids[0][order]
+    equal = np.zeros(words.size + 1, np.bool_)
+    equal[1:-1] = words[1:] == words[:-1]
+    places = np.flatnonzero(equal[1:] | equal[:-1])  # of all others, each is the only statement of its id
+    shared = order[places]
+    shared = shared[np.lexsort([key[shared] for key in (codes, *reversed(times), *reversed(ids))])]
+    order[places] = shared
+    latest, conflict, fates = (
+        np.ones(words.size, np.bool_),
+        np.zeros(words.size, np.bool_),
+        np.zeros(words.size, np.uint8),
+    )
+    latest[places], conflict[places], fates[places] = _resolve_shared(ids, times, codes, shared)
+    last = np.flatnonzero(latest)
+    return Resolved(order, last, conflict[last], fates)
+
+
+def _resolve_shared(
+    ids: Sequence[Array], times: Sequence[Array], codes: Array, order: Array
+) -> tuple[Array, Array, Array]:
+    """Of statements in order: whether each is the last of its id, whether that id is in conflict, and its fate."""
+    if not order.size:
+        return order, order, order
+    new_id = _changes(ids, order)
+    new_time = new_id | _changes(times, order)
+    new_statement = new_time | _changes([codes], order)
+    last = np.append(np.flatnonzero(new_id)[1:], order.size) - 1
+    runs, statements, owner = np.cumsum(new_time) - 1, np.cumsum(new_statement), np.cumsum(new_id) - 1
+    conflict = (statements[last] > statements[np.flatnonzero(new_time)[runs[last]]])[owner]
+    fates = np.where(runs == runs[last][owner], np.where(conflict, _CONFLICT, 0), _SUPERSEDED)
+    fates[~new_statement] = _DUPLICATE
+    return np.append(new_id[1:], True), conflict, fates
+
+
+def _changes(keys: Sequence[Array], order: Array) -> Array:
+    """Whether one of the keys differs from that of the preceding statement; true for the first statement."""
+    changes = np.zeros(order.size, np.bool_)
+    changes[:1] = True
+    for key in keys:
+        ordered = key[order]
+        changes[1:] |= ordered[1:] != ordered[:-1]
+    return changes
+
+
+@dataclass(frozen=True)
+class Statements:
+    """Statements that were read and resolved.
+
+    Attributes
+    ----------
+    source : where they come from
+    late : the label of each id
+    counts : numbers of statements by what became of them
+    place : names of the tables, for messages
+    listed : the statements with the ids of the table and all that were left out; None unless they are to be listed
+    """
+
+    source: LateSource
+    late: LateLabels
+    counts: Mapping[str, int]
+    place: str
+    listed: Listed | None = None
+
+    @classmethod
+    def of(
+        cls, source: LateSource, ids: Sequence[IdColumn], theirs: Sequence[IdColumn], own: pa.DataType | None,
+        parts: Sequence[_Part],
+    ) -> Statements:  # fmt: skip
+        """Resolve the statements of all parts.
+
+        Parameters
+        ----------
+        source : see `Statements`
+        ids, theirs : the id columns of the data and of the table
+        own : type of the label column of the data; None if they have none
+
+        Raises
+        ------
+        LabelError
+            If statements contradict each other, or have too many labels.
+        SchemaError
+            If the data have labels of another type.
+        """
+        place = parts[0].name + (", …" if len({part.name for part in parts}) > 1 else "")
+        codes, values = _joined_codes(parts, f"{place}: label column {source.column!r}")
+        if own is not None:
+            values = _cast_labels(values, own, f"{place}: label column {source.column!r}")
+        first, second, times = (np.concatenate([part[i] for part in parts]) for i in (2, 3, 4))
+        orders = [times] if source.time else []
+        if source.conflicts == "latest":
+            orders.append(np.repeat([part.arrival for part in parts], [part.first.size for part in parts]))
+        found = resolve([first, second] if second.size else [first], orders, codes)
+        fates = np.concatenate([part.fates for part in parts])
+        rows = np.flatnonzero(fates == 0)[found.order]  # of the table, in the order of the ids
+        fates[rows] = found.fates
+        listed = Listed(pa.concat_tables(part.table for part in parts), tuple(theirs), rows[found.last], fates)
+        if found.conflict.any() and source.conflicts != "drop":
+            raise _contradiction(source, listed, parts, int(np.count_nonzero(found.conflict)))
+        latest = found.order[found.last]
+        codes = np.where(found.conflict, WITHDRAWN, codes[latest]).astype(np.uint8)
+        words = first[latest], second[latest] if second.size else second
+        late = LateLabels.of(source.column, ids, values, codes, words, own=own is not None)
+        conflicts = int(np.count_nonzero(found.conflict))
+        counts = {name: int(np.count_nonzero(fates == fate)) for fate, name in _COUNTED.items()}
+        withdrawn = int(np.count_nonzero(codes == WITHDRAWN)) - conflicts
+        counts = {"read": fates.size, **counts, "withdrawn": withdrawn, "conflicts": conflicts}
+        return cls(source, late, counts, place, listed if source.rejects else None)
+
+    def check(self, matches: Matches, data: str) -> None:
+        """Raise `LabelError` if no row has one of the ids, which are then probably of another column."""
+        if matches.seen.any() or self.source.unmatched:
+            return
+        columns = few([name for pair in self.source.on for name in dict.fromkeys(pair)])
+        raise LabelError(
+            f"{data}: none of its ids is among the {plural(matches.seen.size, 'id')} of {self.place}; name the ids "
+            f"with on (--on), now {columns}, or allow that no row has a label with allow_unmatched (--allow-unmatched)"
+        )
+
+    def counted(self, matches: Matches, labelled: int) -> dict[str, int]:
+        """Numbers of statements, and of the rows that got a label from one or have one of their own."""
+        labels = self.late.table.codes < MOST_LABELS
+        used = int(np.count_nonzero(labels & matches.seen))
+        orphans = int(np.count_nonzero(labels)) - used
+        rows = {"labelled_rows": labelled, "rows_without_id": matches.null_ids}
+        return {**self.counts, "used": used, "orphans": orphans, **rows}
+
+    def save_rejects(self, matches: Matches) -> None:
+        """Write the statements that label no row, with the reason, if there is a file for them."""
+        if self.listed is not None and self.source.rejects is not None:
+            orphans = (self.late.table.codes < MOST_LABELS) & ~matches.seen
+            save(self.source.rejects, {}, partial(self.listed.rejects, orphans))
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Statements as they were read.
+
+    Attributes
+    ----------
+    table : all statements
+    ids : the id columns
+    rows : int64 array, the statement in effect of each id
+    fates : uint8 array, what became of each statement
+    """
+
+    table: pa.Table
+    ids: tuple[IdColumn, ...]
+    rows: Array
+    fates: Array
+
+    def rejects(self, orphans: Array) -> pa.Table:
+        """The statements that label no row, with a column `reason`; `orphans` are the ids of no row."""
+        reasons = np.select([self.fates == fate for fate in _REASONS], range(1, len(_REASONS) + 1), 0)
+        reasons[self.rows[orphans]] = len(_REASONS) + 1
+        rows = np.flatnonzero(reasons)
+        reason = pa.array([*_REASONS.values(), "no row"]).take(pa.array(reasons[rows] - 1))
+        return self.shown(rows).append_column("reason", reason)
+
+    def shown(self, rows: Array) -> pa.Table:
+        """Some statements, with UUIDs as texts."""
+        table = self.table.take(pa.array(rows))
+        for one in self.ids:
+            if one.uuid:
+                texts = [None if value is None else str(UUID(bytes=value)) for value in table[one.name].to_pylist()]
+                table = table.set_column(table.column_names.index(one.name), one.name, pa.array(texts, pa.string()))
+        return table
+
+
+def _contradiction(source: LateSource, listed: Listed, parts: Sequence[_Part], conflicts: int) -> LabelError:
+    """The error for ids whose latest statements contradict each other."""
+    rows = np.flatnonzero(listed.fates == _CONFLICT)
+    ends = np.cumsum([part.fates.size for part in parts])
+    name = parts[int(np.searchsorted(ends, rows[0], "right"))].name
+    shown = listed.shown(rows[: 100 * _LISTED]).select([one.name for one in listed.ids]).to_pylist()
+    ids = list(dict.fromkeys(", ".join(map(repr, row.values())) for row in shown))[:_LISTED]
+    more = ", …" if conflicts > len(ids) else ""
+    when = "in one delivery" if source.conflicts == "latest" else "at one time" if source.time else "and no times"
+    remedy = "" if source.time else "name a column of times with label_time (--label-time), "
+    remedy += "choose label_conflicts='drop' (--label-conflicts drop) to leave these ids unlabelled"
+    shown_ids = "; ".join(ids) + more
+    remedy += "" if source.conflicts == "latest" else ", or 'latest' if the later of several files is right"
+    return LabelError(f"{name}: {plural(conflicts, 'id')} with different labels {when}: {shown_ids}; {remedy}")

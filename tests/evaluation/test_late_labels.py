@@ -1,0 +1,310 @@
+"""Labels from another table: equal to a label column, matched by value, with every statement accounted for."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streameval import attribute, evaluate
+from streameval.cli import main
+from streameval.errors import DataError, LabelError, MissingColumnError, NullError, OptionError, SchemaError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 40
+SCORES = np.random.default_rng(52).integers(0, 12, ROWS) / 8
+CLUSTERS = np.random.default_rng(53).integers(0, 9, ROWS)
+DATA = pa.table({"id": np.arange(ROWS), "s": SCORES, "c": CLUSTERS})
+WHAT: dict[str, Any] = {"score": "s", "cluster": "c", "at": "fpr=0.2"}
+
+
+def table(ids: Any, labels: Any, **columns: Any) -> pa.Table:
+    """A table of labels."""
+    return pa.table({"id": ids, "label": labels, **columns})
+
+
+def values(evaluation: Any) -> list[tuple[Any, ...]]:
+    """The values as texts, so that NaN equals itself, with their rows."""
+    return [(r.metric, r.of, repr(r.value), repr(r.ends), r.rows, r.positives) for r in evaluation.results]
+
+
+Statement = tuple["int | None", int, "int | None"]  # id, time, label
+
+
+def truth(statements: list[Statement], own: dict[int, int]) -> tuple[dict[int, int | None], dict[str, int]]:
+    """The label of each id under ``drop``, and what became of the statements."""
+    by_id: dict[int, set[tuple[int, int | None]]] = {}
+    for name, time, label in statements:
+        if name is not None:
+            by_id.setdefault(name, set()).add((time, label))
+    labels: dict[int, int | None] = dict(own)
+    counts = dict.fromkeys(("used", "superseded", "withdrawn", "conflicts", "orphans"), 0)
+    for name, several in by_id.items():
+        newest = max(time for time, _ in several)
+        latest = {label for time, label in several if time == newest}
+        counts["superseded"] += len(several) - len(latest)
+        labels[name] = None if len(latest) > 1 else next(iter(latest))
+        if len(latest) > 1:
+            counts["conflicts"] += 1
+        elif labels[name] is None:
+            counts["withdrawn"] += 1
+        else:
+            counts["used" if name < ROWS else "orphans"] += 1
+    counts["null_ids"] = sum(name is None for name, _, _ in statements)
+    counts["read"] = len(statements)
+    counts["duplicates"] = len(statements) - counts["null_ids"] - sum(map(len, by_id.values()))
+    return labels, counts
+
+
+ids = st.one_of(st.none(), st.integers(0, ROWS + 10))
+statement = st.tuples(ids, st.integers(0, 3), st.sampled_from([0, 1, None]))
+
+
+@given(
+    st.lists(statement, max_size=60), st.booleans(), st.sampled_from(["int64", "uint32", "string"]), st.integers(1, 3),
+    st.booleans(),
+)  # fmt: skip
+def test_labels_of_another_table_equal_a_label_column(
+    statements: list[Statement], timed: bool, kind: str, parts: int, own: bool
+) -> None:
+    """In any division and order, with duplicates, corrections, withdrawals, conflicts and orphans."""
+    statements = [(0, 0, 1), (1, 0, 0), *((name, time if timed else 0, label) for name, time, label in statements)]
+    before = {i: i % 2 for i in range(0, ROWS, 3)} if own else {}
+    labels, counts = truth(statements, before)
+    names, times, given_labels = zip(*statements, strict=True)
+    late = table(
+        pa.array(names, pa.int64()).cast(kind), pa.array(given_labels, pa.int8()), t=pa.array(times, pa.timestamp("s"))
+    )
+    late = late.take(np.random.default_rng(len(names)).permutation(len(names)))
+    data = DATA.append_column("label", pa.array([before.get(i) for i in range(ROWS)], pa.int64())) if own else DATA
+    cuts = [late.slice(i * late.num_rows // parts, late.num_rows // parts + 1) for i in range(parts)]
+    pieces = [late] if parts == 1 else [one.rename_columns(["id", "label", "t"]) for one in cuts]
+    if parts > 1:  # the parts overlap by a statement: it is read twice and counts once
+        extra = sum(one.num_rows for one in pieces) - late.num_rows
+        rest = late.slice(parts * (late.num_rows // parts) + 1)
+        pieces += [rest] if rest.num_rows else []
+        extra += rest.num_rows
+        nulls = sum(one["id"].null_count for one in pieces)
+        counts |= {
+            "read": counts["read"] + extra,
+            "duplicates": counts["duplicates"] + extra - (nulls - counts["null_ids"]),
+            "null_ids": nulls,
+        }
+    found = evaluate(
+        data, **WHAT, labels=pieces, on="id", label_time="t" if timed else None, label_conflicts="drop", threads=2
+    )
+    column = pa.array([labels.get(i) for i in range(ROWS)], pa.int64())
+    assert values(found) == values(evaluate(DATA.append_column("label", column), **WHAT, unlabelled="size"))
+    assert {name: found.labels[name] for name in counts} == counts
+    assert found.labels["labelled_rows"] == ROWS - column.null_count
+
+
+KEYS = [uuid.UUID(int=7 + i) for i in range(ROWS)]
+FORMS: dict[str, tuple[pa.Array, pa.Array]] = {
+    "integer and text": (pa.array(range(ROWS)), pa.array(list(map(str, range(ROWS))))),
+    "decimal and integer": (pa.array(map(Decimal, range(ROWS)), pa.decimal128(20, 0)), pa.array(range(ROWS))),
+    "signed and unsigned": (pa.array(range(ROWS), pa.int64()), pa.array(range(ROWS), pa.uint64())),
+    "uuid and text": (pa.array([k.bytes for k in KEYS], pa.uuid()), pa.array(list(map(str, KEYS)))),
+    "uuid and uuid": (pa.array([k.bytes for k in KEYS], pa.uuid()), pa.array([k.bytes for k in KEYS], pa.uuid())),
+    "binary and dictionary": (
+        pa.array([b"x%d" % i for i in range(ROWS)]), pa.array([f"x{i}" for i in range(ROWS)]).dictionary_encode()
+    ),
+    "dictionary of integers": (pa.array(range(ROWS)).dictionary_encode(), pa.array(range(ROWS), pa.int8())),
+    "date and text": (
+        pa.array([date(2026, 1, 1) + timedelta(i) for i in range(ROWS)]),
+        pa.array([str(date(2026, 1, 1) + timedelta(i)) for i in range(ROWS)]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_ids_match_by_value(form: str, tmp_path: Path) -> None:
+    """Across types, in memory and in files, in both directions."""
+    label = np.arange(ROWS) % 2
+    expected = values(evaluate(DATA.append_column("label", pa.array(label)), **WHAT))
+    for ours, theirs in (FORMS[form], FORMS[form][::-1]):
+        pq.write_table(DATA.set_column(0, "id", ours), tmp_path / "data.parquet")
+        pq.write_table(table(theirs, label).take(pa.array(np.arange(ROWS)[::-1])), tmp_path / "labels.parquet")
+        found = evaluate(tmp_path / "data.parquet", **WHAT, labels=tmp_path / "labels.parquet", on="id")
+        assert values(found) == expected
+        assert found.labels["used"] == ROWS
+        assert found.results[0].basis is None  # every row has a label
+
+
+def test_leading_zeros_and_nulls_match_nothing() -> None:
+    """The integer 7 equals "7" alone; a null id matches no null."""
+    data = DATA.set_column(0, "id", pa.array([None, *range(1, ROWS)]))
+    late = table(["007", "8", None, "+9", "10.0", "11"], [1, 0, 1, 1, 1, 1])
+    found = evaluate(data, **WHAT, labels=late, on="id")
+    assert found.labels == {
+        "read": 6, "duplicates": 0, "null_ids": 1, "superseded": 0, "later": 0, "withdrawn": 0, "conflicts": 0,
+        "used": 2, "orphans": 3, "labelled_rows": 2, "rows_without_id": 1,
+    }  # fmt: skip
+
+
+def test_several_columns_must_all_agree() -> None:
+    """Columns may have other names in the labels, and other types."""
+    a, b = np.arange(ROWS) // 8, np.arange(ROWS) % 8
+    data = DATA.append_column("a", pa.array(a)).append_column("b", pa.array(list(map(str, b))))
+    label = np.arange(ROWS) % 3 // 2
+    late = pa.table({"x": pa.array(a, pa.int16()), "b": b, "y": label})
+    crossed = pa.table({"x": b[:8], "b": a[:8] + 50, "y": np.ones(8, np.int64)})
+    expected = values(evaluate(DATA.append_column("label", pa.array(label)), **WHAT))
+    for on in ("a=x,b", ["a=x", "b"], "b, a = x"):
+        found = evaluate(data, **WHAT, label="y", labels=[late, crossed], on=on)
+        assert values(found) == expected
+        assert found.labels["orphans"] == 8
+
+
+def test_times_files_and_dates_decide() -> None:
+    """The later time wins, an as-of date includes its end, and among equal times the file that was named last."""
+    at = [datetime(2026, 1, day, hour, tzinfo=UTC) for day, hour in ((1, 0), (2, 23), (3, 0))]
+    late = table([0, 0, 0, 1], [0, 1, None, 0], t=pa.array([*at, at[0]], pa.timestamp("ns", "Europe/Berlin")))
+
+    def positives(until: Any) -> tuple[int | None, int]:
+        found = evaluate(DATA, score="s", labels=late, on="id", label_time="t", labels_as_of=until)
+        return found.positives, found.labels["labelled_rows"]
+
+    assert positives(None) == (0, 1)
+    assert positives("2026-01-02") == positives(date(2026, 1, 2)) == positives(at[1]) == (1, 2)
+    assert positives("2026-01-02T22:59:59.999999") == positives("2026-01-03T00:29+01:30") == (0, 2)
+    first, second = table([0, 1], [0, 1]), table([0], [1])
+    latest = evaluate(DATA, score="s", labels=[first, second, second], on="id", label_conflicts="latest")
+    assert (latest.positives, latest.labels["superseded"]) == (2, 2)
+    with pytest.raises(
+        LabelError,
+        match="the Table: 1 id with different labels in one delivery: 0; name a column of times with label_time",
+    ):
+        evaluate(DATA, score="s", labels=pa.concat_tables([first, second]), on="id", label_conflicts="latest")
+
+
+def test_every_output_tells_of_labelled_rows() -> None:
+    """Results, tables, pages and headers; metrics that use no label say nothing."""
+    data = DATA.append_column("k", pa.array(CLUSTERS // 2))
+    late = table([0, 1, 2, 3], [0, 1, 1, 0])
+    found = evaluate(data, **WHAT, classes="k", labels=late, on="id", by="k", ci=0.95)
+    for result in found.results:
+        labelled = result.positives is not None
+        assert (result.basis == "labelled rows") == labelled
+        assert result.labelled_share == (0.1 if labelled and result.slice is None else None)
+    assert {"basis", "labelled_share"} <= set(found.to_arrow().column_names)
+    assert found.to_dict()["labels"]["labelled_rows"] == 4
+    header = "40 rows, 4 labelled (10.00%), 2 positive (50.00% of labelled)"
+    said = "of the 10.00% labelled rows, not an estimate"
+    assert str(found).startswith(header)
+    assert said in str(found)
+    assert said in found.to_html()
+    assert header.removeprefix("40 rows, ") in found.to_html()
+    assert said in found._repr_html_()
+
+
+def test_a_rule_on_an_interval_admits_that_labels_are_few() -> None:
+    """The interval is of rows like the labelled ones; a rule on the value, or with all labels, needs no words."""
+    few, every = (table(np.arange(rows), np.arange(rows) % 2) for rows in (ROWS // 2, ROWS))
+    found = evaluate(DATA, score="s", labels=few, on="id", ci=0.95)
+    admitted = found.judge(["roc_auc[s] >= 0.01 of labelled proven @95%", "roc_auc[s] >= 0.01"])
+    assert [one.outcome for one in admitted.judgements] == ["passed", "passed"]
+    for rule in ("roc_auc[s] >= 0.01 proven @95%", "roc_auc >= 0.01 @95%"):
+        with pytest.raises(OptionError, match="proves nothing about the others: write 'of labelled' after the bound"):
+            found.judge(rule)
+        assert evaluate(DATA, score="s", labels=every, on="id", ci=0.95).judge(rule).passed
+
+
+def test_the_command_line_takes_the_same_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two files of labels, a time, a file of rejects; the command of the page repeats it."""
+    pq.write_table(DATA, tmp_path / "data.parquet")
+    day = date(2026, 1, 1)
+    pq.write_table(table([0, 1, 99], [0, 1, 1], t=[day] * 3), tmp_path / "a.parquet")
+    pq.write_table(table([0, 1, None], [1, 0, 1], t=[day, day + timedelta(1), day]), tmp_path / "b.parquet")
+    paths = [str(tmp_path / name) for name in ("data.parquet", "a.parquet", "b.parquet", "rejects.csv")]
+    late = ["--labels", paths[1], "--labels", paths[2], "--on", "id", "--label-time", "t", "--label-conflicts", "drop"]
+    main(["evaluate", paths[0], "--score", "s", *late, "--rejects", paths[3], "--json", "-"], standalone_mode=False)
+    said = capsys.readouterr().out
+    assert '"conflicts": 1' in said
+    assert '"basis": "labelled rows"' in said
+    rejects = (tmp_path / "rejects.csv").read_text().splitlines()
+    assert rejects == [
+        '"id","label","t","reason"', '0,0,2026-01-01,"conflict"', '1,1,2026-01-01,"superseded"',
+        '99,1,2026-01-01,"no row"', '0,1,2026-01-01,"conflict"', ',1,2026-01-01,"null id"',
+    ]  # fmt: skip
+    found = evaluate(paths[0], score="s", labels=paths[1:3], on="id", label_time="t", label_conflicts="drop")
+    assert found.source.command.endswith(" ".join(late))
+
+
+def test_attribution_takes_late_labels() -> None:
+    """Impure clusters and slices of the labelled rows are those of a label column."""
+    label = pa.array([int(i % 3 == 0) if i % 4 else None for i in range(ROWS)])
+    late = table(np.arange(ROWS), label)
+    for what in ({"cluster": "c"}, {"score": "s", "by": "c"}):
+        column = DATA.append_column("label", label)
+        expected = attribute(column, **what, label="label", unlabelled="drop") if "cluster" in what else None
+        found = attribute(DATA, **what, labels=late, on="id")
+        assert found.labels["withdrawn"] == ROWS // 4
+        if expected is not None:
+            assert (found.impure, found.totals, found.dropped) == (expected.impure, expected.totals, expected.dropped)
+
+
+ERRORS: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
+    "no on": (OptionError, {"on": None}, r"name their column, such as on='message_id' \(--on\)"),
+    "no labels": (OptionError, {"labels": None}, r"on would change nothing without late labels: .*--labels"),
+    "missing in data": (MissingColumnError, {"on": "nr=id"}, r"no column 'nr'; .*name the ids with on \(--on\)"),
+    "missing in labels": (MissingColumnError, {"on": "id=nr"}, "no column 'nr'; .*column_of_the_labels"),
+    "no label": (MissingColumnError, {"label": "y"}, r"no column 'y'; .*name it with label \(--label\)"),
+    "float id": (SchemaError, {"on": "s=id"}, "column 's' has type double, .*: cast to integers"),
+    "boolean id": (SchemaError, {"on": "id=flag"}, "column 'flag' has type bool"),
+    "conflict": (LabelError, {}, r"the Table: 1 id with different labels and no times: 1; name a column of times"),
+    "null time": (NullError, {"label_time": "t"}, "label_time column 't' has nulls; give every statement a time"),
+    "no time": (SchemaError, {"label_time": "flag"}, "label_time column 'flag' has type bool; .*cast it"),
+    "as of without times": (OptionError, {"labels_as_of": "2026-01-01"}, r"name their column \(--label-time\)"),
+    "not a time": (OptionError, {"labels_as_of": "yesterday"}, "is not a time; write 2026-01-31"),
+    "unmatched": (LabelError, {"on": "c=far", "label_conflicts": "drop"}, "none of its ids .*--allow-unmatched"),
+    "rejects": (OptionError, {"rejects": "x.txt"}, "end it in .csv or .parquet"),
+    "filter": (OptionError, {"where": "label = 1"}, "cannot filter or slice rows"),
+    "slices": (OptionError, {"by": "label"}, "cannot filter or slice rows"),
+    "many labels": (LabelError, {"label": "many"}, "more than 200 labels"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_name_the_remedy(case: str) -> None:
+    """One line each, before anything is evaluated."""
+    kind, options, message = ERRORS[case]
+    size = 300
+    late = table(
+        np.append(np.arange(size - 1), 1), np.append(np.zeros(size - 1, np.int64), 1),
+        t=pa.array([None] * size, pa.timestamp("s")), flag=[True] * size, far=np.arange(size) + 1000,
+        many=np.arange(size),
+    )  # fmt: skip
+    with pytest.raises(kind, match=message):
+        evaluate(DATA, **{"score": "s", "labels": late, "on": "id", **options})
+
+
+def test_what_does_not_fit_or_match_can_be_allowed() -> None:
+    """A quarter of the memory holds the statements; labels of no row leave all rows without one."""
+    with pytest.raises(OptionError, match=r"quarter of the memory .*give memory=\d+MiB \(--memory\)"):
+        evaluate(DATA, score="s", labels=table(np.arange(50_000), np.zeros(50_000)), on="id", memory="8MiB")
+    found = evaluate(DATA, score="s", labels=table([1000], [1]), on="id", allow_unmatched=True)
+    assert (found.rows, found.positives, found.labels["orphans"]) == (ROWS, 0, 1)
+    withdrawn = evaluate(DATA, score="s", labels=table([0], pa.nulls(1)), on="id")
+    assert replace(withdrawn.results[0], reason=None) == replace(found.results[0], reason=None)
+
+
+def test_a_label_column_in_some_files_is_refused(tmp_path: Path) -> None:
+    """In all files it is the earliest statement; labels of some files alone would be forgotten in silence."""
+    labelled = DATA.append_column("label", pa.array(np.arange(ROWS) % 2))
+    for first, second in ((DATA, labelled), (labelled, DATA)):
+        pq.write_table(first, tmp_path / "a.parquet")
+        pq.write_table(second, tmp_path / "b.parquet")
+        with pytest.raises(DataError, match="column 'label' is in some files only"):
+            evaluate(tmp_path, score="s", labels=table([0], [1]), on="id")
