@@ -79,6 +79,7 @@ _REFUSED = {
     "progress": "count your batches instead",
     "on_error": "there are no files to skip",
     "where": "filter the batches first",
+    "labels": "join them to your batches",
     "by": "keep an accumulator for each slice",
     "max_slices": "keep an accumulator for each slice",
     "delta_version": "there are no Delta tables to read",

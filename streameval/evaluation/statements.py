@@ -429,21 +429,21 @@ class Statements:
         if source.conflicts == "latest":
             orders.append(np.repeat([part.arrival for part in parts], [part.first.size for part in parts]))
         found = resolve([first, second] if second.size else [first], orders, codes)
-        fates = np.concatenate([part.fates for part in parts])
-        rows = np.flatnonzero(fates == 0)[found.order]  # of the table, in the order of the ids
-        fates[rows] = found.fates
-        listed = Listed(pa.concat_tables(part.table for part in parts), tuple(theirs), rows[found.last], fates)
-        if found.conflict.any() and source.conflicts != "drop":
-            raise _contradiction(source, listed, parts, int(np.count_nonzero(found.conflict)))
+        conflicts = int(np.count_nonzero(found.conflict))
+        refused = conflicts > 0 and source.conflicts != "drop"
+        listed = Listed.of(parts, theirs, found) if refused or source.rejects else None
+        if refused and listed is not None:
+            raise _contradiction(source, listed, parts, conflicts)
         latest = found.order[found.last]
         codes = np.where(found.conflict, WITHDRAWN, codes[latest]).astype(np.uint8)
         words = first[latest], second[latest] if second.size else second
         late = LateLabels.of(source.column, ids, values, codes, words, own=own is not None)
-        conflicts = int(np.count_nonzero(found.conflict))
-        counts = {name: int(np.count_nonzero(fates == fate)) for fate, name in _COUNTED.items()}
+        fates = [found.fates, *(part.fates for part in parts)]
+        counts = {name: sum(int(np.count_nonzero(f == fate)) for f in fates) for fate, name in _COUNTED.items()}
         withdrawn = int(np.count_nonzero(codes == WITHDRAWN)) - conflicts
-        counts = {"read": fates.size, **counts, "withdrawn": withdrawn, "conflicts": conflicts}
-        return cls(source, late, counts, place, listed if source.rejects else None)
+        read = sum(part.fates.size for part in parts)
+        counts = {"read": read, **counts, "withdrawn": withdrawn, "conflicts": conflicts}
+        return cls(source, late, counts, place, listed)
 
     def check(self, matches: Matches, data: str) -> None:
         """Raise `LabelError` if no row has one of the ids, which are then probably of another column."""
@@ -486,6 +486,14 @@ class Listed:
     ids: tuple[IdColumn, ...]
     rows: Array
     fates: Array
+
+    @classmethod
+    def of(cls, parts: Sequence[_Part], ids: Sequence[IdColumn], found: Resolved) -> Listed:
+        """The statements of all parts."""
+        fates = np.concatenate([part.fates for part in parts])
+        rows = np.flatnonzero(fates == 0)[found.order]  # in the order of the ids
+        fates[rows] = found.fates
+        return cls(pa.concat_tables(part.table for part in parts), tuple(ids), rows[found.last], fates)
 
     def rejects(self, orphans: Array) -> pa.Table:
         """The statements that label no row, with a column `reason`; `orphans` are the ids of no row."""

@@ -134,6 +134,15 @@ def test_real_data_give_the_bytes_of_threads(client: Any, options: dict[str, Any
     assert there.to_json() == here.to_json()
 
 
+def test_late_labels_give_the_bytes_of_threads(client: Any, simulated: Path) -> None:
+    """Every worker gets the table of labels once; each task marks the ids that it has seen."""
+    late = pa.table({"message_id": np.arange(0, ROWS, 3), "label": np.arange(0, ROWS, 3) % 2})
+    options: dict[str, Any] = {"score": "score_a", "cluster": "cluster", "labels": late, "on": "message_id"}
+    there, here = evaluate(simulated, client=client, **options), evaluate(simulated, threads=2, **options)
+    assert there.to_json() == here.to_json()
+    assert there.labels["used"] == late.num_rows
+
+
 def test_intervals_of_clusters_are_those_of_threads(client: Any, simulated: Path) -> None:
     """Sweeps of several ranges, by cluster, by class and by a unit that two clusterings share."""
     columns: dict[str, Any] = {"cluster": ["cluster", "campaign"], "classes": "campaign", "unit": "campaign"}
