@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
-    from dask.delayed import Delayed
     from distributed import Client
 
     from streameval.budget import Budget
@@ -74,9 +73,6 @@ class Engine(Protocol):
 
     def each(self, function: Callable[[T], R], items: Sequence[T], name: str) -> list[R]:
         """Map a function over items on threads of this process; `name` labels the tasks."""
-
-    def compute(self, delayed: Delayed) -> Any:
-        """Compute a Dask object."""
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; shards of all states are finalized in parallel."""

@@ -56,10 +56,8 @@ the values of all rounds and finishes:
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streameval.budget import parse_bytes
@@ -72,7 +70,6 @@ from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine
 from streameval.states import codec, rounds
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.keyed.bucketed import RowsError
 from streameval.states.keyed.ranges import balanced, buckets, nbytes, row_bytes
 from streameval.wording import plural
 
@@ -81,14 +78,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from dask.delayed import Delayed
     from distributed import Future
 
     from streameval.budget import Budget
     from streameval.engine import Job
     from streameval.engine.connection import Connection
     from streameval.engine.fold import Folded, Plan
-    from streameval.engine.graphs import Fold
     from streameval.engine.threads import Progress
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
@@ -96,16 +91,12 @@ if TYPE_CHECKING:
     from streameval.states.protocol import State, StoredSpec
     from streameval.states.rounds import FirstRound, Round
 
-    Again = Callable[..., tuple[list[Fold], object]]  # runs fold tasks once more
     T = TypeVar("T")
     R = TypeVar("R")
 
 FOLDS_PER_GB = 20  # largest number of fold tasks per gigabyte to read; more would cost more than they gain
 RANGE_BYTES = 1 << 24  # smallest size of a range that is worth a task
-FOLDS_AGAIN = 2  # largest number of times that rows are folded again because they differ from their outline
 SPLITS = MOST_TASKS // 8  # largest number of split tasks of a level between rounds, as a table may need two exchanges
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -117,39 +108,16 @@ class Ranges:
     outlines : future of the outlines
     futures : one future per range
     shards : for each spec, the shards in each range
-    fold : folds all tasks of the pass again; returns the futures of the ranges
     """
 
     outlines: Future
     futures: list[Future]
     shards: Mapping[StoredSpec, list[list[Interval]]]
-    fold: Callable[[], list[Future]]
 
     def of(self, spec: StoredSpec, number: int) -> Sequence[Interval]:
         """Shards of a state in a range; none if the state has fewer ranges than others, because its keys are few."""
         shards = self.shards[spec]
         return shards[number] if number < len(shards) else ()
-
-    def compute(self, function: Callable[[], T], again: int = FOLDS_AGAIN) -> T:
-        """Compute something from the ranges; up to `again` times, rows that differ from the outlines are folded again.
-
-        A task that is folded again because its worker has died gives the same rows, unless a machine is at fault.
-
-        Raises
-        ------
-        ClusterError
-            If the rows still differ.
-        """
-        try:
-            return function()
-        except RowsError as error:
-            if not again:
-                raise ClusterError(
-                    "rows that were folded again differ each time; do workers have equal versions and sound memory?"
-                ) from error
-        _LOG.warning("rows that a worker has folded again differ from the first ones; all are folded once more")
-        self.futures[:] = self.fold()
-        return self.compute(function, again - 1)
 
 
 @dataclass(frozen=True)
@@ -233,9 +201,7 @@ class ClusterEngine:
             return folding.Folded(nothing, skipped)
         [outlines] = self.connection.submit([tree([fold.outline for fold in done], folding.merge, key_factory())])
         [folded] = self.connection.gather([outlines])
-        tasks = [fold.pieces for fold in done]
-        again = partial(folds, self.connection, tasks, replace(plan, skip=False), resources, late=late)
-        self._keep([fold.spread for fold in done], outlines, folded, again)
+        self._keep([fold.spread for fold in done], outlines, folded)
         done.clear()  # the ranges hold the rows now
         with self.connection.errors():
             self.connection.client.run(work.release, on_error="ignore")
@@ -302,8 +268,8 @@ class ClusterEngine:
         """Round up to a positive multiple of the number of threads."""
         return max(1, -(-count // self.connection.threads)) * self.connection.threads
 
-    def _keep(self, spreads: Sequence[Future], outlines: Future, folded: Folded, again: Again) -> None:
-        """Exchange the rows of large states into ranges, and keep these; `again` runs the fold tasks once more."""
+    def _keep(self, spreads: Sequence[Future], outlines: Future, folded: Folded) -> None:
+        """Exchange the rows of large states into ranges, and keep these."""
         states = {spec: state for spec, state in folded.states.items() if state.runs()}
         if not states:
             return
@@ -312,14 +278,8 @@ class ClusterEngine:
         most = max(map(len, ranges.values()))
         cuts = [{spec: cut[r][0] if r < len(cut) else (0, 0) for spec, cut in ranges.items()} for r in range(most)]
         shards = {spec: [part for _, part in parts] for spec, parts in ranges.items()}
-
-        def exchanged(spreads: Sequence[Future]) -> list[Future]:
-            return self.connection.submit(exchange(spreads, cuts, key_factory()))
-
-        def fold() -> list[Future]:
-            return exchanged([fold.spread for fold in again(lambda _: None)[0]])
-
-        self.ranges.append(Ranges(outlines, exchanged(spreads), shards, fold))
+        futures = self.connection.submit(exchange(spreads, cuts, key_factory()))
+        self.ranges.append(Ranges(outlines, futures, shards))
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; ranges are finalized on workers, small states in this process."""
@@ -328,7 +288,7 @@ class ClusterEngine:
         results = dict(zip(here, self.local.finalize([jobs[i] for i in here]), strict=True))
         for ranges in self.ranges:
             there = [i for i, other in enumerate(places) if other is ranges]
-            parts = ranges.compute(partial(self._partials, ranges, [jobs[i] for i in there])) if there else []
+            parts = self._partials(ranges, [jobs[i] for i in there]) if there else []
             for n, i in enumerate(there):
                 results[i] = combine(*jobs[i], [shard for part in parts for shard in part[n]])
         return [results[i] for i in range(len(jobs))]
@@ -354,28 +314,9 @@ class ClusterEngine:
     def _batches(self, state: State, ranges: Ranges, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The stored batches of a state whose rows are on workers."""
         every = list(range(len(ranges.futures)))
-        left: list[tuple[Any, list[int]]] = [(None, every)]
+        parts: list[tuple[str | None, list[int]]] = [(None, every)]  # of the table as a whole, or of a run in a range
         if state.spec.traits.additive:
-            left = [(run, [number]) for run in state.runs() for number in every][::-1]
-        due: list[Future] = []
-
-        def gather() -> list[pa.RecordBatch]:
-            if not due:
-                due.extend(self._submit_dumps(state, ranges, schema, left[::-1])[::-1])
-            try:
-                return list(self.connection.gather([due.pop()])[0])
-            except RowsError:
-                due.clear()  # those of the other parts may be of the same rows
-                raise
-
-        while left:
-            yield from ranges.compute(gather)
-            left.pop()
-
-    def _submit_dumps(
-        self, state: State, ranges: Ranges, schema: pa.Schema, parts: Sequence[tuple[str | None, list[int]]]
-    ) -> list[Future]:
-        """Futures of the stored batches of some parts: of a run, or of the table as a whole, in some ranges."""
+            parts = [(run, [number]) for run in state.runs() for number in every]
         key, nodes, wanted = key_factory(), [], (state.holder, state.spec, schema)
         for i, (run, numbers) in enumerate(parts):
             shards = [shard for number in numbers for shard in ranges.of(state.holder, number)] or [(0, 0)]
@@ -383,22 +324,20 @@ class ClusterEngine:
             one = task(work.dump, wanted=wanted, interval=interval, run=run, resources=self._resources(1))
             futures = [ranges.futures[number] for number in numbers]
             nodes.append(one(futures, ranges.outlines, dask_key_name=key("store", i)))
-        return self.connection.submit(nodes)
+        due = self.connection.submit(nodes)[::-1]
+        while due:
+            yield from self.connection.gather([due.pop()])[0]
 
     def _where(self, state: State | FirstRound) -> Ranges | None:
         """The ranges with the rows of a state, those of the latest pass; None if the rows are in this process."""
         return next((ranges for ranges in reversed(self.ranges) if state.holder in ranges.shards), None)
-
-    def compute(self, delayed: Delayed) -> Any:
-        """Compute a Dask object on the workers."""
-        return self.connection.gather(self.connection.submit([delayed]))[0]
 
     def rounds(self, first: FirstRound, finish: Callable[[list[list[Any]]], T]) -> T:
         """Do the rounds that begin with rows of a state; see `streameval.engine.Engine.rounds`."""
         ranges = self._where(first)
         if ranges is None:
             return self.local.rounds(first, finish)
-        return ranges.compute(lambda: self._rounds_of(ranges, first, finish))
+        return self._rounds_of(ranges, first, finish)
 
     def _rounds_of(self, ranges: Ranges, first: FirstRound, finish: Callable[[list[list[Any]]], T]) -> T:
         """Do all rounds on the workers that hold the rows of the first one."""

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
 
-    from dask.delayed import Delayed
-
     from streameval.engine import Job
     from streameval.scan import Piece
     from streameval.states.protocol import State
@@ -214,10 +212,6 @@ class ThreadEngine:
         folds, where = self.assigned(pieces, rows, plan), f"{plural(self.threads, 'thread')} of this process"
         counts = {"fold": len(folds), "merge": len(folds) - 1, "finalize": shards}
         return Work(where, folds, 1, counts, self.capacity(plan), self.limit)
-
-    def compute(self, delayed: Delayed) -> Any:
-        """Compute a Dask object on this thread."""
-        return delayed.compute(scheduler="synchronous")
 
     def rounds(self, first: FirstRound, finish: Callable[[list[list[Any]]], T]) -> T:
         """Do the rounds that begin with rows of a state; see `streameval.engine.Engine.rounds`."""

@@ -2,8 +2,8 @@
 
 A task may run again, on another worker, when the one that holds its result dies. Results of its first run are still in
 use then: the outlines of fold tasks are merged, while their rows are lost. So a task gives the same bytes whenever and
-wherever it runs: nothing that earlier tasks of its process saw enters a state, nor do load and spilling. Where rows
-differ from their outline all the same, the client folds them again (`streameval.engine.cluster.Ranges`).
+wherever it runs: nothing that earlier tasks of its process saw enters a state, nor do load and spilling. Rows that
+differ from their outline all the same end the run.
 
 While a task runs, its states belong to a budget of the worker process. Its result belongs to Dask, which stores, sends
 and spills it.
@@ -233,7 +233,7 @@ def dump(
 
     Raises
     ------
-    RowsError
+    ClusterError
         If the rows are not those of the outlines.
     """
     holder, spec, schema = wanted

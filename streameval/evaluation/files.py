@@ -179,7 +179,6 @@ class Files:
             delta_version=options["delta_version"],
             snapshot=options["snapshot"],
             threads=engine.budget.threads,
-            compute=engine.compute,
         )
         files = cls.of(engine, scanned, request.label, request.where, skip=options["on_error"] == "skip")
         request.slicing.check(files.scan.schema, files.names[0])

@@ -157,9 +157,7 @@ def _plan(
         COLUMN.check(name, given)
     engine = start(**run)
     columns = list(dict.fromkeys(name for name in named.values() if name))
-    scanned = scan.plan(
-        data, columns, threads=engine.budget.threads, compute=engine.compute, delta_version=delta_version
-    )
+    scanned = scan.plan(data, columns, threads=engine.budget.threads, delta_version=delta_version)
     kind = scanned.schema.field(column).type
     try:
         spec = QuantileSpec(column, score_type(kind, column), compression)

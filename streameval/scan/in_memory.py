@@ -9,8 +9,8 @@ To read another kind of input, add its reader to the table `_READERS`: the first
 
 *Dask.* Such an input is a `dask.dataframe` from any source, or a list of `delayed` Arrow tables. Each partition is one
 piece. On threads, the task that folds a partition also computes it; on a cluster, a separate task computes it first.
-The client never holds a partition. The types of a frame are known from its plan. Delayed tables are assumed to have the
-types of the first one, which is computed an additional time to find them.
+The types of a frame are known from its plan. Delayed tables are assumed to have the types of the first one, which is
+computed an additional time to find them: by the client that holds a part of it (`persist`), otherwise in this thread.
 
 Dask is never imported here: a caller that passes such an input has imported it.
 """
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
     import pyarrow.dataset as pads
+    from dask.delayed import Delayed
 
 
 SLICE_ROWS = 1 << 21  # largest number of rows of a slice, which is one piece
@@ -367,7 +368,7 @@ class LazySource:
         data = self.data
         if not self.computed:
             try:
-                data = data.compute(scheduler="synchronous")
+                data = _computed(data)
             except StreamevalError:
                 raise
             except Exception as error:
@@ -388,14 +389,20 @@ def are_delayed(data: object) -> bool:
     )
 
 
-def holdings(data: Any, columns: Sequence[str], compute: Callable[[object], object] | None = None) -> Iterator[Holding]:
+def _computed(delayed: Delayed) -> Any:
+    """The value of a Dask object: computed by the client whose workers hold a part of it, or in this thread."""
+    clients = (task.client for task in delayed.dask.values() if is_instance(task, "distributed", "Future"))
+    client = next(clients, None)
+    return delayed.compute(scheduler=client.get if client else "synchronous")
+
+
+def holdings(data: Any, columns: Sequence[str]) -> Iterator[Holding]:
     """The holding of each partition.
 
     Parameters
     ----------
     data : dask.dataframe.DataFrame, or list of dask.delayed.Delayed
     columns : the requested columns
-    compute : computes a delayed value; by default in this thread
     """
     if is_instance(data, "dask.dataframe"):
         what, names = "the Dask DataFrame", names_of(data.columns)
@@ -405,7 +412,7 @@ def holdings(data: Any, columns: Sequence[str], compute: Callable[[object], obje
         what, parts = "the delayed tables", list(data)
         schema = parts[0].schema  # delayed as well
         try:
-            schema = compute(schema) if compute else schema.compute(scheduler="synchronous")
+            schema = _computed(schema)
         except AttributeError as error:
             raise SchemaError(f"{what}: {reason(error)}; each must compute to a pyarrow.Table") from error
         kinds = find(schema, columns, what)

@@ -35,7 +35,6 @@ def plan(
     *,
     on_error: str = "raise",
     threads: int | None = None,
-    compute: Callable[[object], object] | None = None,
     delta_version: int | None = None,
     snapshot: int | None = None,
 ) -> Scan:
@@ -56,8 +55,6 @@ def plan(
         What to do with a file whose footer cannot be read.
     threads : int, optional
         With 1, planning uses this thread only; otherwise slow footers are read in parallel.
-    compute : callable, optional
-        Computes a delayed value; by default in this thread.
     delta_version : int, optional
         Version of the Delta tables among the inputs, by default the current one; see `streameval.scan.files.tables`.
     snapshot : int, optional
@@ -94,8 +91,8 @@ def plan(
         )
     tables = Tables(delta_version, snapshot)
     if in_memory.is_instance(data, "dask.dataframe") or in_memory.are_delayed(data):
-        columns = _read_columns(columns, [lambda names: next(in_memory.holdings(data, names, compute))])
-        found: list[Holding | tuple[str, str]] = list(in_memory.holdings(data, columns, compute))
+        columns = _read_columns(columns, [lambda names: next(in_memory.holdings(data, names))])
+        found: list[Holding | tuple[str, str]] = list(in_memory.holdings(data, columns))
     else:
         items = distinct(_items(data, tables))
         columns = _read_columns(columns, [partial(_holding_of, item) for item in items])

@@ -76,13 +76,14 @@ def _attributed(nights: Nights, engine: Engine, asked: Mapping[str, Any], read: 
     """The costliest groups of some nights; `read` is the run over their files, or None without data."""
     wanted = {"classes"} if asked["classes"] else set()
     wanted |= {"cluster"} if asked["label"] else set()
-    kept = nights.states(engine, **ALL_STATES)
+    request = nights.configuration.request(**ALL_STATES)
+    kept = nights.states(engine, request)
     states = {group: kept[group, of] for group, of in list(kept) if group in wanted and of == asked["cluster"]}
     _check_kept(states, wanted, asked, nights)
     clusters, classes = ids_of(states, nights.names)
     if asked["label"]:
         check_labels(labels_of(nights.entries, nights.configuration.folding.label), place, ())
-    requests = nights.configuration.wanted(nights.configuration.request(**ALL_STATES))
+    requests = nights.configuration.wanted(request)
     requests = [r for r in requests if r.group in states and r.spec == states[r.group].spec]
     counted = [r.family.counted(r, states[r.group]) for r in requests]
     look_up = None

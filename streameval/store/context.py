@@ -20,16 +20,18 @@ from streameval.store.nights.merge import Nights, columns_kept
 from streameval.store.nights.results import MetricSeries, ResultCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
     from datetime import date
 
     from streameval.engine import Engine
     from streameval.engine.cluster import ClusterEngine
     from streameval.engine.connection import Connection
+    from streameval.evaluation.request import Request
     from streameval.evaluation.result import Evaluation
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
     from streameval.store.files.location import Location
+    from streameval.store.nights.merge import PrefixMerge
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -82,19 +84,24 @@ class StoreContext:
         results: list[_Result] = mapped(workers.connection, function, [((), item)], "evaluate", lambda _: None, **run)
         return results[0]
 
-    def evaluate(self, nights: Nights, engine: Engine, **how: Any) -> Evaluation:
+    def evaluate(
+        self,
+        nights: Nights,
+        engine: Engine,
+        request: Request,
+        only: Container[tuple[str, str]] | None = None,
+        merge: PrefixMerge | None = None,
+    ) -> Evaluation:
         """`Nights.evaluate`, on one worker if there is a client, otherwise in this process.
 
         A worker returns results only; curves read the states in this process on demand. Incremental merges (`merge`)
         are evaluated in this process.
         """
-        if self.client is None or how.get("merge") is not None:
-            return nights.evaluate(engine, **how)
-        result = self.computed(partial(Nights.evaluate, **how), nights, engine)
-        changes = {name: value for name, value in how.items() if name not in ("only", "merge")}
-        threshold = nights.configuration.request(**changes).options["aul_threshold"]
-        states: Any = nights.states(engine, **changes)
-        return replace(result, _states=states, _engine=engine, _threshold=threshold)
+        if self.client is None or merge is not None:
+            return nights.evaluate(engine, request, only, merge)
+        result = self.computed(partial(Nights.evaluate, request=request, only=only), nights, engine)
+        states: Any = nights.states(engine, request)
+        return replace(result, _states=states, _engine=engine, _threshold=request.options["aul_threshold"])
 
     def begun(self, as_of: str | int | date | None = None) -> tuple[Snapshot, Configuration]:
         """A snapshot of the store, and its configuration.

@@ -135,23 +135,24 @@ def evaluate(
     cached = not request.selection.own and not filtered  # user-defined metrics and filters are not cached
     stored = nightly.recall(key) if cached else None
     if stored is not None:
-        result = _restore_evaluation(stored, request, nights, engine, options)
+        result = _restore_evaluation(stored, request, nights, engine)
     else:
-        result = (evaluate_where if filtered else context.evaluate)(nights, engine, **options)
+        result = (evaluate_where if filtered else context.evaluate)(nights, engine, request)
         if cached and as_of is None:
             nightly.keep(key, nights.entries, result)
     results = [*result.results]
     if against not in (None, REST):
-        before = context.evaluate(nights.of(*_span(snapshot, str(against))), engine, **options)
+        before = context.evaluate(nights.of(*_span(snapshot, str(against))), engine, request)
         results = [*with_comparison(before, result, (str(against), "these nights"))]
     if groups:
-        rows = nightly.grouped([group for _, group in groups], dict(options))
+        rows = nightly.grouped([group for _, group in groups], options)
         results += [replace(one, slice=values) for (values, _), row in zip(groups, rows, strict=True) for one in row]
         if cached and as_of is None:
             nightly.write(snapshot)
     if keys:
         resampling = replace(request.resampling, rest=against == REST)
-        results += context.computed(partial(evaluate_slices, keys=keys, resampling=resampling, **options), nights)
+        compute = partial(evaluate_slices, request=request, keys=keys, resampling=resampling)
+        results += context.computed(compute, nights)
     arguments = {**selection, "against": against, "by": by or None}
     more = partial(nights_of_page, context, as_of, selection)
     return replace(
@@ -164,15 +165,13 @@ def evaluate(
     )
 
 
-def _restore_evaluation(
-    results: Recalled, request: Request, nights: Nights, engine: Engine, options: Mapping[str, Any]
-) -> Evaluation:
+def _restore_evaluation(results: Recalled, request: Request, nights: Nights, engine: Engine) -> Evaluation:
     """An evaluation from cached results, dropped rows and counts.
 
     States are read on demand, for curves. Replicates are not cached: comparisons and bands evaluate the nights again.
     """
-    labels, states = labels_of(nights.entries, request.label), cast("dict[Any, Any]", nights.states(engine, **options))
-    level, again = request.resampling.level, cache(lambda: nights.evaluate(engine, **options))
+    labels, states = labels_of(nights.entries, request.label), cast("dict[Any, Any]", nights.states(engine, request))
+    level, again = request.resampling.level, cache(lambda: nights.evaluate(engine, request))
     estimates: Sequence[Estimated] = () if level is None else CachedEstimates(again)
     return Evaluation(
         labels.rows,

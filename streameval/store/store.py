@@ -351,7 +351,7 @@ class Store(Changing):
             nightly.write()
         if single:
             return series[0]
-        of_slices = [(one.metric, *nightly.column(one.metric, one.of, level), one) for one in series]
+        of_slices = [(nightly.column(one.metric, one.of, level), one) for one in series]
         for key in keys:
             compute = partial(slice_histories, key=key, series=of_slices)
             series += context.computed(compute, nightly.stored.of(*entries))

@@ -198,7 +198,6 @@ class Run:
             delta_version=options["delta_version"],
             snapshot=options["snapshot"],
             threads=engine.budget.threads,
-            compute=engine.compute,
         )
         labels = LabelSpec(label, options["pos_label"], unlabelled) if label else None
         files = Files.of(engine, found, labels, where, skip=options["on_error"] == "skip")

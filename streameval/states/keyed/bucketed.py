@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 
-class RowsError(ClusterError):
-    """The rows here are not those of the outline."""
-
-
 @dataclass(frozen=True)
 class Bucketed:
     """Segments that are all partitioned by the same buckets.
@@ -118,7 +114,7 @@ class Bucketed:
 
         Raises
         ------
-        RowsError
+        ClusterError
             If the rows are on the workers of a cluster.
         """
         items = self.items_in(start, stop)
@@ -154,7 +150,7 @@ class Bucketed:
 
         Raises
         ------
-        RowsError
+        ClusterError
             If the rows are on the workers of a cluster.
         """
         found = SegmentAddresses.of(self.segments, start, stop)
@@ -190,9 +186,12 @@ def _rounded_sums(weights: list[tuple[Array, Array]], count: int) -> Array:
 
 
 def check_items(items: Array, expected: Array) -> None:
-    """Raise `RowsError` if the items are not the expected ones."""
+    """Raise `ClusterError` if the items are not the expected ones."""
     if not np.array_equal(items, expected):
-        raise RowsError("the rows of this state are on the workers of a cluster; only its evaluation can read them")
+        raise ClusterError(
+            "the rows of this state are on the workers of a cluster, where only its evaluation can read them, or a "
+            "worker has folded other rows than at first: do workers have equal versions and sound memory?"
+        )
 
 
 def _read(column: Buffer | None, starts: Array, dtype: np.dtype[np.generic]) -> Array:

@@ -137,12 +137,12 @@ class KeyedCounts(Bucketed):
         )
 
     def within(self, other: KeyedCounts) -> KeyedCounts:
-        """The same rows, marked as a range of `other`, whose outline they get; raises `RowsError` if they differ."""
+        """The same rows, marked as a range of `other`, whose outline they get; raises `ClusterError` if they differ."""
         check_items(self.outline.items, other.items[self.outline.codes])
         return replace(self, full_outline=other.outline)
 
     def check(self, other: KeyedCounts, interval: Interval) -> None:
-        """Raise `RowsError` unless these are as many items of each code as `other` has in an interval of buckets."""
+        """Raise `ClusterError` unless these are as many items of each code as `other` has in an interval of buckets."""
         expected = np.zeros(self.layout.codes, np.int64)
         expected[2 * interval[0] : 2 * interval[1]] = other.items_in(*interval)
         check_items(self.items, expected)

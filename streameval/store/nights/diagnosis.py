@@ -228,7 +228,8 @@ def diagnose_night(
 
 def shapes_of(night: Nights, engine: Engine) -> dict[str, float]:
     """Quantiles of scores and sizes of clusters of a night, from its states."""
-    states, measures = night.states(engine), {"score": _quantiles, "cluster": _sizes}
+    states = night.states(engine, night.configuration.request())
+    measures = {"score": _quantiles, "cluster": _sizes}
     return {
         f"{of} {name}": value
         for group, of in (states if night.entries[0].rows else ())

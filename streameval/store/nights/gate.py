@@ -364,7 +364,7 @@ class Gate:
         """Raise `OptionError` if a rule refers to data that the store does not have."""
         columns = self.nightly.configuration.readable
         if rule.level is not None and not self.nightly.configuration.options["unit"]:
-            family = self.nightly.column(rule.metric, rule.of)[0].family
+            family = self.nightly.column(rule.metric, rule.of).w.family
             source = FAMILIES.get(family.replication.source_family, family)  # that of a sample is its score
             if source.replication.own_blocks:
                 raise OptionError(
@@ -385,7 +385,7 @@ class Gate:
             return [("", "")]
         if rule.name not in self._columns:
             columns = [rule.of] if rule.than is None else [rule.of, rule.than]
-            requests = [self.nightly.column(rule.metric, of)[0] for of in columns]
+            requests = [self.nightly.column(rule.metric, of).w for of in columns]
             self._columns[rule.name] = [(w.group, w.of) for w in requests]
         return self._columns[rule.name]
 

@@ -25,7 +25,7 @@ from streameval.store.files.entries import Labels
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
@@ -96,36 +96,29 @@ class Nights:
     def evaluate(
         self,
         engine: Engine,
-        *,
-        only: tuple[str, str] | None = None,
+        request: Request,
+        only: Container[tuple[str, str]] | None = None,
         merge: Callable[[Nights, Engine, MetricRequest], State] | None = None,
-        **changes: object,
     ) -> Evaluation:
         """Evaluate the nights by merging their states.
 
         Parameters
         ----------
         engine : the engine of the run
-        only : (group, column) of a single state to evaluate; the states that its intervals need are read as well
+        request : the metrics, a result of `Configuration.request`
+        only : (group, column) of the states to evaluate; by default all of the request
         merge : a `PrefixMerge`, for evaluations of growing prefixes of the nights
-        changes : metrics and their options, if they differ from the store's
 
         Raises
         ------
         FormatError
             If a state file is missing or damaged.
         OptionError
-            If the store cannot honour an option, or compared columns cover different rows.
+            If compared columns cover different rows.
         DataError
             If there are no rows, or labels or weights cannot be evaluated.
         """
-        request = self.configuration.request(**changes)
-        wanted = self.configuration.wanted(request)
-        if only is not None:
-            named = [w for w in wanted if (w.group, w.of) == only and request.resampling.level]
-            further = {w.family.replication.source_family for w in named}
-            wanted = [w for w in wanted if w.of == only[1] and w.group in (only[0], *further)]
-        wanted = [self._as_kept(w) for w in wanted]
+        wanted = [w for w in self.requests(request) if only is None or (w.group, w.of) in only]
         there = [w for w in wanted if not self.lacking(w.group, w.of)]
         label = self.label(request)
         states: dict[StoredSpec, State] = {label: labels_of(self.entries, label)}
@@ -149,10 +142,9 @@ class Nights:
             results += [replace(Scalar.undefined(metric.name, reason), of=w.of) for metric in w.metrics]
         return replace(result, results=tuple(results))
 
-    def states(self, engine: Engine, **changes: object) -> LazyStates:
+    def states(self, engine: Engine, request: Request) -> LazyStates:
         """The states that an evaluation of the nights needs, each read on demand."""
-        wanted = map(self._as_kept, self.configuration.wanted(self.configuration.request(**changes)))
-        there = [w for w in wanted if not self.lacking(w.group, w.of)]
+        there = [w for w in self.requests(request) if not self.lacking(w.group, w.of)]
         return LazyStates({(w.group, w.of): partial(self.merged, engine, w) for w in there})
 
     def merged(self, engine: Engine, w: MetricRequest) -> State:
@@ -169,11 +161,14 @@ class Nights:
         merged: State = reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
         return merged
 
-    def _as_kept(self, w: MetricRequest) -> MetricRequest:
-        """The request with the available state: a histogram if a night no longer has exact scores."""
-        specs = {spec_as_kept(w.spec, stored) for entry in self.entries if (stored := entry.state(w.group, w.of))}
-        histogram = next((spec for spec in specs - {w.spec} if isinstance(spec, HistogramSpec)), None)
-        return w if histogram is None else replace(w, spec=histogram)
+    def requests(self, request: Request) -> list[MetricRequest]:
+        """The states of a request, with their metrics: a histogram where a night no longer has exact scores."""
+        requests = []
+        for w in self.configuration.wanted(request):
+            specs = {spec_as_kept(w.spec, stored) for entry in self.entries if (stored := entry.state(w.group, w.of))}
+            histograms = [spec for spec in specs - {w.spec} if isinstance(spec, HistogramSpec)]
+            requests.append(replace(w, spec=histograms[0]) if histograms else w)
+        return requests
 
 
 def finalize_nights(

@@ -26,33 +26,35 @@ import hashlib
 import json
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import DataError, OptionError, StoreError
 from streameval.evaluation.intervals import COUNTED
+from streameval.evaluation.request import NO_INTERVALS
 from streameval.options import as_json
 from streameval.results import Scalar, from_arrow, result_schema, to_arrow
 from streameval.scan import READ_ERRORS
 from streameval.store.files.delta import LOG, RowTable, data_files, open_table, read_commit, read_rows, reading
 from streameval.store.files.published import PublishedFiles
-from streameval.store.nights.configuration import REPORTED
+from streameval.store.nights.configuration import REPORTED, SUBSETS
 from streameval.store.nights.merge import PrefixMerge
 from streameval.store.nights.slices import evaluate_slices, stored_slicing
 from streameval.wording import canonical, plural, unknown_column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.request import Request
     from streameval.evaluation.result import Evaluation
     from streameval.rules import Rule
     from streameval.states.grouped.keys import By
@@ -213,6 +215,38 @@ def _action(version: int) -> str:
     return f"version {version}"
 
 
+@dataclass(frozen=True)
+class Column:
+    """The metrics of a column of a store.
+
+    Attributes
+    ----------
+    request : the request of an evaluation that computes them
+    w : the state that they read
+    given : the options of the request that differ from the store's
+    """
+
+    request: Request
+    w: MetricRequest
+    given: Mapping[str, object]
+
+    @cached_property
+    def options(self) -> str:
+        """The options that affect the metrics, as text for keys."""
+        return json.dumps({name: as_json(self.request.options[name]) for name in REPORTED})
+
+    @property
+    def states(self) -> set[tuple[str, str]]:
+        """The states that an evaluation reads: that of the metrics, and the one whose replicates give intervals."""
+        source = self.w.family.replication.source_family if self.request.resampling.level else ""
+        return {(group, self.w.of) for group in (self.w.group, source) if group}
+
+    def undefined(self, reason: str, names: Iterable[str] | None = None) -> list[Scalar]:
+        """All metrics, or those with some names, without a value for a reason."""
+        names = [metric.name for metric in self.w.metrics] if names is None else names
+        return [replace(Scalar.undefined(name, reason), of=self.w.of) for name in names]
+
+
 class MetricSeries:
     """Cached results of a snapshot.
 
@@ -241,18 +275,18 @@ class MetricSeries:
         self.engine = engine
         self.cache = cache
         self.evaluate = evaluate
-        self._planned: dict[str, list[MetricRequest]] = {}
-        self._texts: dict[str, str] = {}
+        self._columns: dict[str, list[Column]] = {}
 
-    def requests(self, **options: object) -> list[MetricRequest]:
-        """The states of the store, with their metrics: the store's own, or those of other options."""
+    def columns(self, **options: object) -> list[Column]:
+        """The columns of the store, with its own metrics, or those of other options."""
         text = repr(options)
-        if text not in self._planned:
-            self._planned[text] = self.configuration.wanted(self.configuration.request(**options))
-        return self._planned[text]
+        if text not in self._columns:
+            request = self.configuration.request(**options)
+            self._columns[text] = [Column(request, w, options) for w in self.configuration.wanted(request)]
+        return self._columns[text]
 
-    def column(self, metric: str, of: str | None, level: float | None = None) -> tuple[MetricRequest, dict[str, Any]]:
-        """The state that a metric reads, and the options that compute it (empty for the store's own).
+    def column(self, metric: str, of: str | None, level: float | None = None) -> Column:
+        """The column of a metric.
 
         Parameters
         ----------
@@ -264,30 +298,30 @@ class MetricSeries:
         OptionError
             If there is no such metric or column, or several columns have the metric.
         """
-        requests, options = self._columns(metric, () if of is None else [of])
-        if len(requests) > 1:
-            columns = ", ".join(w.of for w in requests)
-            raise OptionError(f"{metric} is of {columns}; say which with of= (--of), or [column] in a rule")
-        return requests[0], options if level is None else {**options, "ci": level}
+        columns = self._with_metric(metric, () if of is None else [of], level)
+        if len(columns) > 1:
+            names = ", ".join(column.w.of for column in columns)
+            raise OptionError(f"{metric} is of {names}; say which with of= (--of), or [column] in a rule")
+        return columns[0]
 
-    def _columns(self, metric: str, of: Sequence[str] = ()) -> tuple[list[MetricRequest], dict[str, object]]:
-        """The states that a metric reads for the given columns, or for all, and the options that compute it.
+    def _with_metric(self, metric: str, of: Sequence[str] = (), level: float | None = None) -> list[Column]:
+        """Those of the given columns, or of all, that have a metric.
 
         Raises
         ------
         OptionError
             If one of the columns has no such metric.
         """
-        have = list(dict.fromkeys(w.of for w in self.requests()))
+        have = list(dict.fromkeys(column.w.of for column in self.columns()))
         absent = [name for name in of if name not in have]
         if absent:
             raise OptionError(f"{metric}: {unknown_column(absent[0], have, 'the store keeps')}")
-        metric = canonical(metric)
+        metric, of_level = canonical(metric), {} if level is None else {"ci": level}
         choices: tuple[dict[str, object], ...] = ({}, {"metrics": (metric,), "truncate": (), "at": ()})
         for options in choices:
-            named = [w for w in self.requests(**options) if any(m.name == metric for m in w.metrics)]
-            if matches := [w for w in named if not of or w.of in of]:
-                return matches, options
+            named = [c for c in self.columns(**options, **of_level) if any(m.name == metric for m in c.w.metrics)]
+            if matches := [column for column in named if not of or column.w.of in of]:
+                return matches
         raise OptionError(f"no {metric} of {', '.join(of) or 'any column'} in the store; it keeps {', '.join(have)}")
 
     def named(self, pattern: str, of: Sequence[str] = ()) -> list[tuple[str, str]]:
@@ -299,24 +333,24 @@ class MetricSeries:
             If one of the columns has no such metric.
         """
         try:
-            return [(canonical(pattern), w.of) for w in self._columns(pattern, of)[0]]
+            return [(canonical(pattern), column.w.of) for column in self._with_metric(pattern, of)]
         except OptionError:
             with suppress(OptionError):
-                requests = [w for w in self.requests(metrics=(pattern,)) if not of or w.of in of]
-                names = list(dict.fromkeys(metric.name for w in requests for metric in w.metrics))
+                requests = [c.w for c in self.columns(metrics=(pattern,)) if not of or c.w.of in of]
+                names = dict.fromkeys(metric.name for w in requests for metric in w.metrics)
                 if names:
                     return [(name, w.of) for name in names for w in requests if any(m.name == name for m in w.metrics)]
             raise
 
-    def grouped(self, groups: Sequence[Sequence[Entry]], options: dict[str, object]) -> list[list[Scalar]]:
+    def grouped(self, groups: Sequence[Sequence[Entry]], options: Mapping[str, object]) -> list[list[Scalar]]:
         """All metrics of each group of nights, in the order of the states."""
         rows: list[list[Scalar]] = [[] for _ in groups]
-        for w in self.requests(**options):
-            names = [metric.name for metric in w.metrics]
-            keys = [[*self._prefixes(group, w, options)][-1] for group in groups]
+        for column in self.columns(**options):
+            names = [metric.name for metric in column.w.metrics]
+            keys = [[*self._prefixes(group, column)][-1] for group in groups]
             self.cache.load(keys)
             for group, key, row in zip(groups, keys, rows, strict=True):
-                row += self._cached("night", key, group[-1], w, names, partial(self._computed, group, w, options))
+                row += self._cached("night", key, group[-1], column, names, partial(self._computed, group, column))
         return rows
 
     def values(
@@ -337,36 +371,33 @@ class MetricSeries:
         level : level of the sampling intervals, if it differs from the store's
         cumulative : whether to merge each night with those before it
         """
-        name, (w, options), results = canonical(metric), self.column(metric, of, level), list[Scalar]()
-        keys = [self._key("", entry, w, options) for entry in entries]
-        if cumulative:
-            keys = list(self._prefixes(entries, w, options))
+        names, column, results = [canonical(metric)], self.column(metric, of, level), list[Scalar]()
+        keys = [*self._prefixes(entries, column)] if cumulative else [self._key("", e, column) for e in entries]
         self.cache.load(keys)
         span, merge = ("cumulative", PrefixMerge()) if cumulative else ("night", None)
         for i, (entry, key) in enumerate(zip(entries, keys, strict=True)):
             if key:
-                some = entries[0 if cumulative else i : i + 1]
-                results += self._cached(span, key, entry, w, [name], partial(self._computed, some, w, options, merge))
+                compute = partial(self._computed, entries[0 if cumulative else i : i + 1], column, merge)
+                results += self._cached(span, key, entry, column, names, compute)
             else:
-                why = f"no {w.of}" if entry.rows else "no rows"
-                results.append(replace(Scalar.undefined(name, why), of=w.of))
+                results += column.undefined(f"no {column.w.of}" if entry.rows else "no rows", names)
         return results
 
     def differences(self, entries: Sequence[Entry], metric: str, pair: tuple[str, str], level: float) -> list[Scalar]:
         """The difference of a metric between two columns in each night, with its sampling interval."""
         name, values = canonical(metric), list[Scalar]()
-        (one, options), (other, _) = (self.column(metric, of, level) for of in pair)
+        one, other = (self.column(metric, of, level) for of in pair)
         for entry in entries:
-            key = key_of("difference", *(self._key("", entry, w, options) for w in (one, other)))
-            compute = partial(self._difference, entry, one, pair, {"metrics": (name,), **options})
+            key = key_of("difference", *(self._key("", entry, column) for column in (one, other)))
+            compute = partial(self._difference, entry, one, pair, name)
             values += self._cached("night", key, entry, one, [name], compute)
         return values
 
     def slices(self, entry: Entry, rule: Rule) -> list[Scalar]:
         """The metric of a rule in each slice of a night, by the rule's slicing columns."""
-        w, options = self.column(rule.metric, rule.of)
-        night, keys, only = self.stored.of(entry), [self.slicing_of(rule)], (w.group, w.of)
-        results = evaluate_slices(night, self.engine, keys, only=only, **options)
+        column = self.column(rule.metric, rule.of)
+        night, keys = self.stored.of(entry), [self.slicing_of(rule)]
+        results = evaluate_slices(night, self.engine, column.request, keys, NO_INTERVALS, column.states)
         return [one for one in results if one.metric == canonical(rule.metric)]
 
     def slicing_of(self, rule: Rule) -> By:
@@ -379,8 +410,9 @@ class MetricSeries:
     def record(self, name: str, evaluation: Evaluation) -> None:
         """Add the results of a night that was just folded to the cache."""
         entry, results = self.snapshot.entries[name], iter(evaluation.results)
-        for w in self.requests():
-            self.cache.add("night", name, w.group, self._key("", entry, w, {}), list(islice(results, len(w.metrics))))
+        for column in self.columns():
+            own = list(islice(results, len(column.w.metrics)))
+            self.cache.add("night", name, column.w.group, self._key("", entry, column), own)
 
     def recall(self, key: str) -> Recalled | None:
         """Results, dropped rows and counts of the cached evaluation with a key; None if it is not cached."""
@@ -417,8 +449,8 @@ class MetricSeries:
             self.cache.write(self.snapshot.version, None)
             return
         due: set[str] = set()
-        for w in self.requests() if entries else []:
-            due |= {self._key("", entry, w, {}) for entry in entries} | set(self._prefixes(entries, w, {}))
+        for column in self.columns() if entries else []:
+            due |= {self._key("", entry, column) for entry in entries} | set(self._prefixes(entries, column))
         self.cache.write(self.snapshot.version, due)
 
     def _cached(
@@ -426,7 +458,7 @@ class MetricSeries:
         span: str,
         key: str,
         last: Entry,
-        w: MetricRequest,
+        column: Column,
         names: Sequence[str],
         compute: Callable[[], list[Scalar]],
     ) -> list[Scalar]:
@@ -434,61 +466,47 @@ class MetricSeries:
         by_name = {result.metric: result for result in self.cache.find(key)}
         if not by_name.keys() >= set(names):
             results = compute()
-            self.cache.add(span, last.partition, w.group, key, results)
+            self.cache.add(span, last.partition, column.w.group, key, results)
             by_name = {result.metric: result for result in results}
         return [by_name[name] for name in names]
 
-    def _key(self, before: str, entry: Entry, w: MetricRequest, options: dict[str, object]) -> str:
+    def _key(self, before: str, entry: Entry, column: Column) -> str:
         """Key of the results of a night; `before` is the key of the nights before it. Empty if it lacks the state."""
+        w = column.w
         state = entry.state(w.group, w.of)
         if state is None:
             return ""
         source = w.family.replication.source_family
         groups = (f"{w.group}.blocks", *((source, f"{source}.blocks") if source else ()))
         further = (stored.content for group in groups if (stored := entry.state(group, w.of)))
-        return key_of(before, entry.partition, *state.content, *chain.from_iterable(further), self._as_text(options))
+        return key_of(before, entry.partition, *state.content, *chain.from_iterable(further), column.options)
 
-    def _as_text(self, options: dict[str, object]) -> str:
-        """The options that affect metrics, as text for keys."""
-        text = repr(options)
-        if text not in self._texts:
-            values = {name: as_json(options.get(name, self.configuration.options[name])) for name in REPORTED}
-            self._texts[text] = json.dumps(values)
-        return self._texts[text]
-
-    def _prefixes(self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, object]) -> Iterator[str]:
+    def _prefixes(self, entries: Sequence[Entry], column: Column) -> Iterator[str]:
         """Keys of the results over all nights from the first of these up to each."""
         key = ""
         for entry in entries:
-            facts = entry.partition, str(entry.rows > 0), w.group, w.of, self._as_text(options)
-            key = self._key(key, entry, w, options) or key_of(key, *facts)
+            facts = entry.partition, str(entry.rows > 0), column.w.group, column.w.of, column.options
+            key = self._key(key, entry, column) or key_of(key, *facts)
             yield key
 
-    def _computed(
-        self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, object], merge: PrefixMerge | None = None
-    ) -> list[Scalar]:
-        """All metrics of one state of these nights."""
-        if not w.metrics:
-            return []
-        nights, only, names = self.stored.of(*entries), (w.group, w.of), [metric.name for metric in w.metrics]
-        absent = nights.lacking(w.group, w.of)
-        reason = f"no {w.of} in {len(absent)} of {plural(len(entries), 'night')}"
-        if not absent:
-            try:
-                evaluation = self.evaluate(nights, self.engine, only=only, merge=merge, **options)
-                return [result for result in evaluation.results if result.metric in names]
-            except DataError as error:
-                reason = str(error)
-        return [replace(Scalar.undefined(name, reason), of=w.of) for name in names]
-
-    def _difference(
-        self, entry: Entry, one: MetricRequest, pair: tuple[str, str], options: dict[str, Any]
-    ) -> list[Scalar]:
-        others = {"score": (), "cluster": (), "sketch": ()} | {one.family.column: pair}
-        metric, reason = options["metrics"][0], f"no {' or '.join(pair)} in {entry.partition}"
+    def _computed(self, entries: Sequence[Entry], column: Column, merge: PrefixMerge | None = None) -> list[Scalar]:
+        """All metrics of a column of these nights."""
+        nights, names = self.stored.of(*entries), [metric.name for metric in column.w.metrics]
+        absent = nights.lacking(column.w.group, column.w.of)
+        if not names or absent:
+            return column.undefined(f"no {column.w.of} in {len(absent)} of {plural(len(entries), 'night')}")
         try:
-            night = self.stored.of(entry)
-            results = self.evaluate(night, self.engine, **others, baseline=pair[1:], **options).results
+            evaluation = self.evaluate(nights, self.engine, column.request, column.states, merge)
+        except DataError as error:
+            return column.undefined(str(error))
+        return [result for result in evaluation.results if result.metric in names]
+
+    def _difference(self, entry: Entry, one: Column, pair: tuple[str, str], metric: str) -> list[Scalar]:
+        reason, columns = f"no {' or '.join(pair)} in {entry.partition}", one.w.family.column
+        options = {**one.given, "metrics": (metric,), **dict.fromkeys(SUBSETS, ()), columns: pair, "baseline": pair[1:]}
+        try:
+            request = self.configuration.request(**options)
+            results = self.evaluate(self.stored.of(entry), self.engine, request).results
             matches = [r for r in results if r.baseline == pair[1] and r.metric == metric]
         except DataError as error:
             matches, reason = [], str(error)

@@ -34,11 +34,11 @@ from streameval.store.nights.partitions import keys_of
 from streameval.wording import few, hint, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
-    from streameval.evaluation.request import Resampling
+    from streameval.evaluation.request import Request, Resampling
     from streameval.evaluation.result import Evaluation
     from streameval.scan import Where
     from streameval.scan.where import Test
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.history import History
     from streameval.store.nights.merge import Nights
+    from streameval.store.nights.results import Column
 
 
 def find_slicing(configuration: Configuration, text: str) -> By | None:
@@ -92,21 +93,19 @@ def _sliced_blocks(nights: Nights, engine: Engine, wanted: Sequence[MetricReques
 def evaluate_slices(
     nights: Nights,
     engine: Engine,
+    request: Request,
     keys: Sequence[By],
     resampling: Resampling = NO_INTERVALS,
-    only: tuple[str, str] | None = None,
-    **options: object,
+    only: Container[tuple[str, str]] | None = None,
 ) -> list[Scalar]:
     """The results of every slice over all nights: slicing by slicing, largest slices first.
 
     Parameters
     ----------
-    nights, engine : as for `Nights.evaluate`
+    nights, engine, request, only : as for `Nights.evaluate`
     keys : stored slicings
     resampling : the sampling intervals and comparisons to compute; if a night lacks the blocks of its slices, scores
         have a reason instead of intervals
-    only : (group, column) of a single state to evaluate
-    options : metrics and their options, if they differ from the store's
 
     Returns
     -------
@@ -118,8 +117,8 @@ def evaluate_slices(
     MissingInputError
         If a night lacks the slices.
     """
-    request = nights.configuration.request(**options)
-    wanted = [w for w in nights.configuration.wanted(request) if only in (None, (w.group, w.of)) and divisible(w.spec)]
+    wanted = [w for w in nights.configuration.wanted(request) if only is None or (w.group, w.of) in only]
+    wanted = [w for w in wanted if divisible(w.spec)]
     if not wanted or not any(entry.rows for entry in nights.entries):
         return []
     labels = labels_of(nights.entries, nights.label(request))
@@ -136,32 +135,30 @@ def evaluate_slices(
     return [*as_labelled(results, labels)]
 
 
-def slice_histories(
-    nights: Nights, engine: Engine, key: By, series: Sequence[tuple[str, MetricRequest, Mapping[str, object], History]]
-) -> list[History]:
+def slice_histories(nights: Nights, engine: Engine, key: By, series: Sequence[tuple[Column, History]]) -> list[History]:
     """The histories of metrics in every slice, largest slices first.
 
     Parameters
     ----------
     nights, engine : as for `Nights.evaluate`
     key : a stored slicing
-    series : for each metric its name, the state that it reads, the options that compute it, and its history over all
-        rows for the same nights
+    series : for each metric its column, and its history over all rows for the same nights
     """
     histories = []
-    for metric, w, options, whole in series:
-        resampling = nights.configuration.request(**options).resampling
+    for column, whole in series:
+        request, metric = column.request, whole.metric
         rows, named = Counter[tuple[Any, ...]](), dict[tuple[Any, ...], dict[str, Any]]()
         by_night: list[dict[tuple[Any, ...], Scalar]] = []
         for entry in nights.entries:
             by_night.append({})
-            for one in evaluate_slices(nights.of(entry), engine, [key], resampling, (w.group, w.of), **options):
+            night = nights.of(entry)
+            for one in evaluate_slices(night, engine, request, [key], request.resampling, column.states):
                 if one.metric == metric and one.slice is not None:
                     values = tuple((type(value), value) for value in one.slice.values())  # 1 and True are two slices
                     rows[values] += one.rows
                     named.setdefault(values, one.slice)
                     by_night[-1][values] = one
-        absent = replace(Scalar.undefined(metric, "no rows"), of=w.of, rows=0)
+        absent = replace(Scalar.undefined(metric, "no rows"), of=whole.of, rows=0)
         for values, _ in rows.most_common():
             pairs = zip(whole.points, by_night, strict=True)
             points = tuple(replace(point, night=some.get(values, absent), cumulative=None) for point, some in pairs)
@@ -176,7 +173,7 @@ def slice_facts(night: Nights, engine: Engine) -> dict[str, float]:
     for key in night.configuration.slicing.keys if entry.rows else ():
         results, first = list[Scalar](), dict[str | None, str]()
         with suppress(MissingInputError):
-            results = evaluate_slices(night, engine, [key])
+            results = evaluate_slices(night, engine, night.configuration.request(), [key])
         for one in results:
             if first.setdefault(one.of, one.metric) == one.metric:
                 facts[f"{slice_name(one.slice)[1:-1]} (share)"] = one.rows / entry.rows
@@ -187,13 +184,12 @@ def slice_facts(night: Nights, engine: Engine) -> dict[str, float]:
 _TYPES = {b"b": pa.bool_(), b"i": pa.int64(), b"s": pa.string()}  # slices keep other values as text, or rounded
 
 
-def evaluate_where(nights: Nights, engine: Engine, **changes: object) -> Evaluation:
+def evaluate_where(nights: Nights, engine: Engine, request: Request) -> Evaluation:
     """Evaluate the rows of nights that match a filter, from stored slices.
 
     Parameters
     ----------
-    nights, engine : as for `Nights.evaluate`
-    changes : ``where``, and metrics and their options, if they differ from the store's
+    nights, engine, request : as for `Nights.evaluate`
 
     Raises
     ------
@@ -202,7 +198,6 @@ def evaluate_where(nights: Nights, engine: Engine, **changes: object) -> Evaluat
     MissingInputError
         If a night lacks the slices, or no row meets the filter.
     """
-    request = nights.configuration.request(**changes)
     wanted = nights.configuration.wanted(request)
     where = cast("Where", request.where)
     key = _covering(nights.configuration, where, nights.entries)

@@ -488,6 +488,8 @@ def test_dask_frames_and_delayed_tables_are_read_partition_by_partition(client: 
     assert evaluate(dd.from_pandas(frame, npartitions=3), **run, **asked).to_json() == expected
     parts = [dask.delayed(pa.Table.from_pandas)(part) for part in (frame[:100], frame[100:350], frame[350:])]
     assert evaluate(parts, **run, **asked).to_json() == expected
+    if where == "client":
+        assert evaluate([client.persist(part) for part in parts], **run, **asked).to_json() == expected
     assert evaluate(pa.Table.from_pandas(frame), **run, **asked).to_json() == expected
 
 
