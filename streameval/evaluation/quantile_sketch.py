@@ -16,17 +16,14 @@ from streameval.evaluation.families import FAMILIES, MetricRequest
 from streameval.evaluation.files import Files
 from streameval.options import COLUMN
 from streameval.scan.widen import plain
-from streameval.states.labels import LabelReader, LabelSpec
-from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
+from streameval.states.labels import LabelSpec
+from streameval.states.scores.quantile_sketch import ClassQuantileSpec, QuantileSketch, QuantileSpec
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyarrow.compute import Expression
-
     from streameval.evaluation.files import Forecast
-    from streameval.scan import Scan
 
 
 def quantile_sketch(
@@ -84,7 +81,8 @@ def quantile_sketch(
     100010.0
     """
     run = {"threads": threads, "client": client, "scheduler_timeout": scheduler_timeout, "progress": progress}
-    return _sketch(_plan(data, column, compression, delta_version, run))
+    [sketch] = _fold(_plan(data, column, compression, delta_version, run))
+    return sketch
 
 
 def sketches_by_label(
@@ -97,7 +95,7 @@ def sketches_by_label(
     delta_version: int | None = None,
     **run: Any,
 ) -> dict[str, QuantileSketch]:
-    """Sketch the negatives and the positives, each in one pass; rows without a label are left out.
+    """Sketch the negatives and the positives in one pass; rows without a label are left out.
 
     Parameters
     ----------
@@ -118,14 +116,12 @@ def sketches_by_label(
     {'negative': 0.2, 'positive': 0.8}
     """
     spec = LabelSpec(label, pos_label, "drop")
-    return {
-        name: _sketch(_plan(data, column, compression, delta_version, run, spec), positive=name == "positive")
-        for name in ("negative", "positive")
-    }
+    negative, positive = _fold(_plan(data, column, compression, delta_version, run, spec))
+    return {"negative": negative, "positive": positive}
 
 
 def forecasts(data: Any, columns: Sequence[str], label: LabelSpec | None = None, **run: Any) -> list[Forecast]:
-    """Forecast the passes of `quantile_sketch` for several columns: one for each, and two more by label.
+    """Forecast the passes of `quantile_sketch` for several columns: one for each, and one more by label.
 
     Parameters
     ----------
@@ -139,7 +135,7 @@ def forecasts(data: Any, columns: Sequence[str], label: LabelSpec | None = None,
         What `quantile_sketch` raises before it reads the data.
     """
     version, compression = run.pop("delta_version", None), run.pop("compression", 1000)
-    passes = [(column, one) for column in columns for one in ([None, label, label] if label else [None])]
+    passes = [(column, one) for column in columns for one in ([None, label] if label else [None])]
     return [_plan(data, column, compression, version, run, one).forecast() for column, one in passes]
 
 
@@ -151,7 +147,7 @@ def _plan(
     run: Mapping[str, Any],
     label: LabelSpec | None = None,
 ) -> Files:
-    """The data of one pass on a new engine, with the state to fold; `run` says where to run."""
+    """The data of one pass on a new engine, with the states to fold; `run` says where to run."""
     named = {"column": column, "label": label and label.column}
     for name, given in named.items():
         COLUMN.check(name, given)
@@ -160,48 +156,29 @@ def _plan(
     scanned = scan.plan(data, columns, threads=engine.budget.threads, delta_version=delta_version)
     kind = scanned.schema.field(column).type
     try:
-        spec = QuantileSpec(column, score_type(kind, column), compression)
+        facts = column, score_type(kind, column), compression
     except SchemaError:
         allowed = "a sketch takes floats, integers or decimals of at most 18 digits: cast it"
         raise SchemaError(f"{scanned.pieces[0].name}: column {column!r} has type {plain(kind)}; {allowed}") from None
-    request = MetricRequest(FAMILIES["sketch"], column, spec, ())
-    return Files(engine, scanned, Plan(scanned.schema, label, None, ())).folding([request])
+    specs = [ClassQuantileSpec(*facts, positive) for positive in (False, True)] if label else [QuantileSpec(*facts)]
+    requests = [MetricRequest(FAMILIES["sketch"], column, spec, ()) for spec in specs]
+    return Files(engine, scanned, Plan(scanned.schema, label, None, ())).folding(requests)
 
 
-def _sketch(files: Files, *, positive: bool = False) -> QuantileSketch:
-    """The sketch of all rows, or of those of one class if labels are read."""
+def _fold(files: Files) -> list[QuantileSketch]:
+    """The sketches of all rows, or of the negatives and of the positives if labels are read."""
     scan.tell(files.scan.skipped)
-    label = files.plan.label
-    if label is not None:
-        test = scan.Where.of(_of_class(files.scan, label, positive=positive)).bound(files.scan.schema)
-        files = replace(files, plan=replace(files.plan, where=test))
     with files.engine.progress:
         states = files.fold().states
+    label = files.plan.label
     if label is not None:
         name, labels = files.names[0], states[label]
         try:
             labels.check()
         except LabelError as error:
             raise LabelError(f"{name}: {error}") from None
-        if positive and label.pos_label is not None and not labels.pos:
+        if label.pos_label is not None and not labels.pos:
             raise LabelError(f"{name}: no row of column {label.column!r} has the label {label.pos_label!r}")
-    spec: QuantileSpec = files.requests[0].spec
-    state: QuantileSketch = states[spec]
-    return replace(state, spec=QuantileSpec(compression=spec.compression))  # mergeable with sketches of any column
-
-
-def _of_class(found: Scan, label: LabelSpec, *, positive: bool) -> Expression:
-    """The condition that a row has a label of one class."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    name = str(label.column)
-    LabelReader(label, kind := found.schema.field(name).type).check()
-    field = pc.field(name)
-    if label.pos_label is not None:
-        value_type = kind.value_type if pa.types.is_dictionary(kind) else kind
-        given = pa.scalar(label.pos_label if pa.types.is_boolean(value_type) else str(label.pos_label)).cast(value_type)
-        return field == given if positive else field != given
-    if pa.types.is_boolean(kind):
-        return field == pa.scalar(positive)
-    return field > 0 if positive else field <= 0
+    sketches: list[QuantileSketch] = [states[request.spec] for request in files.requests]
+    # without the column, so that they merge with sketches of any
+    return [replace(one, spec=QuantileSpec(compression=one.spec.compression)) for one in sketches]

@@ -147,6 +147,23 @@ class QuantileSpec:
         return QuantileSketch(self, mean, weight, single, *(header[name] for name in _FACTS))
 
 
+@dataclass(frozen=True)
+class ClassQuantileSpec(QuantileSpec):
+    """A quantile sketch of the rows of one class.
+
+    Attributes
+    ----------
+    positive : whether it is that of the positives
+    """
+
+    positive: bool = False
+
+    @property
+    def traits(self) -> Traits:
+        """As all rows, but with labels."""
+        return super().traits._replace(unlabelled=False)
+
+
 _FACTS = ("low", "high", "below", "above", "nan")
 _K = 25  # capacity factor of the tdigest package, which compresses a digest at K/delta centroids
 CHUNK = 1 << 18  # numbers sorted at a time; they fit into the cache
@@ -163,6 +180,8 @@ class _SketchBuilder:
 
     def update(self, batch: Batch) -> None:
         array = batch.columns[self.spec.column]
+        if isinstance(self.spec, ClassQuantileSpec):
+            array = array.filter(pa.array(batch.label == self.spec.positive))
         self._nan += array.null_count
         self.add(numbers(array.drop_null() if array.null_count else array, self.spec.type))
 
