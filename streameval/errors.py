@@ -25,8 +25,12 @@ it and exits with status 1, or 2 for an `OptionError`.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from streameval.wording import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # user:secret@ after a scheme, and user@ before a bucket; of a host with a port, only paths of HDFS may have an @.
 # A secret may hold blanks, but a blank after the colon begins what a message says of a URI.
@@ -72,7 +76,18 @@ class DataError(StreamevalError, ValueError):
 
 
 class MissingInputError(DataError):
-    """A path does not exist, a glob matches nothing, or the input has no rows."""
+    """A path does not exist, a glob matches nothing, or the input has no rows.
+
+    Parameters
+    ----------
+    message : str
+    skipped : sequence of (file, reason)
+        Files of the input that cannot be read.
+    """
+
+    def __init__(self, message: str = "", skipped: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.skipped = tuple(skipped)
 
 
 class MissingColumnError(DataError):

@@ -276,7 +276,9 @@ class ClusterEngine:
         count = self._range_count(sum(map(nbytes, states.values())))
         ranges = {spec: balanced(state, buckets(state), count) for spec, state in states.items()}
         most = max(map(len, ranges.values()))
-        cuts = [{spec: cut[r][0] if r < len(cut) else (0, 0) for spec, cut in ranges.items()} for r in range(most)]
+        cuts: list[dict[work.Key, Interval]] = [
+            {spec: cut[r][0] if r < len(cut) else (0, 0) for spec, cut in ranges.items()} for r in range(most)
+        ]
         shards = {spec: [part for _, part in parts] for spec, parts in ranges.items()}
         futures = self.connection.submit(exchange(spreads, cuts, key_factory()))
         self.ranges.append(Ranges(outlines, futures, shards))

@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.scan import Derived, Test
     from streameval.scan.parquet.row_groups import Group
+    from streameval.states.labels import LabelCounts
     from streameval.states.protocol import Builder, Spec, State, StoredSpec
     from streameval.typing import Array
 
@@ -242,8 +243,12 @@ class Folded:
     skipped : tuple of (file, reason) for the files that could not be read
     """
 
-    states: dict[Any, Any]
+    states: dict[StoredSpec, State]
     skipped: tuple[tuple[str, str], ...] = ()
+
+    def labels(self, spec: LabelSpec) -> LabelCounts:
+        """The state of the labels."""
+        return cast("LabelCounts", self.states[spec])
 
     def __sizeof__(self) -> int:
         """Bytes in memory, from which Dask decides what to spill."""

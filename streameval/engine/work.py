@@ -117,7 +117,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, late: LateLa
         folded = folding.fold(pieces, replace(plan, late=late), resources.budget, resources.capacity, lambda _: None)
     except MissingInputError as error:
         raise _naming_worker(error) from None
-    rows = {spec: runs for spec, state in folded.states.items() if (runs := state.runs())}
+    rows: dict[Key, Rows] = {spec: runs for spec, state in folded.states.items() if (runs := state.runs())}
     return Folded({spec: outline_only(state) for spec, state in folded.states.items()}, folded.skipped), rows
 
 

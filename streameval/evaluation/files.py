@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -237,7 +237,7 @@ class Files:
         if self.statements is not None:
             self.statements.check(folded.states[self.statements.late.spec], self.names[0])
         first, several = self.names[0], len(set(self.names)) > 1
-        folded.states[self.plan.label].check_found(f"all of {first}, …" if several else first)
+        folded.labels(cast("LabelSpec", self.plan.label)).check_found(f"all of {first}, …" if several else first)
 
     def deliver_statements(self, folded: Folded) -> dict[str, int]:
         """Write the rejected statements, if there is a file for them; returns the counts of all; empty without any."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from streameval.metrics.resampling import Resampled
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import By
-    from streameval.states.protocol import Spec, State
+    from streameval.states.protocol import Spec, State, StoredSpec
     from streameval.typing import Array
 
 
@@ -70,7 +70,7 @@ def block_requests(requests: Sequence[MetricRequest], resampling: Resampling) ->
 
 def derived_requests(
     requests: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE
-) -> dict[Spec, MetricRequest]:
+) -> dict[StoredSpec, MetricRequest]:
     """By the spec of a metric's state, the request whose state holds its rows, so that it is not folded."""
     blocks = block_requests(requests, resampling) if not slicing.keys else []
     return {d: w for w in (*blocks, *requests) if (d := w.spec.traits.derived) is not None}
@@ -92,8 +92,8 @@ def folded_specs(
 
 
 def sliced_blocks(
-    requests: Sequence[MetricRequest], folded: Mapping[Spec, State], resampling: Resampling, key: By
-) -> dict[Spec, Grouped]:
+    requests: Sequence[MetricRequest], folded: Mapping[StoredSpec, State], resampling: Resampling, key: By
+) -> dict[StoredSpec, Grouped]:
     """The block counts of the slices of a slicing, by the specs of the counts of all rows."""
     blocks = (w.spec for w in block_requests(requests, resampling) if isinstance(w.spec, BlockSpec))
     split = {spec: GroupedSpec(spec, key) for spec in blocks}
@@ -103,7 +103,7 @@ def sliced_blocks(
 def finalized(
     engine: Engine,
     states: Sequence[tuple[MetricRequest, State]],
-    folded: Mapping[Spec, State],
+    folded: Mapping[StoredSpec, State],
     swept: Swept,
     resampling: Resampling,
 ) -> tuple[tuple[Scalar, ...], list[dict[Metric, Scalar]]]:
@@ -131,7 +131,7 @@ def finalized(
 def estimated(
     engine: Engine,
     states: Sequence[tuple[MetricRequest, State]],
-    folded: Mapping[Spec, State],
+    folded: Mapping[StoredSpec, State],
     results: Sequence[Scalar],
     resampling: Resampling,
     certain: Sequence[Mapping[Metric, Scalar]] = (),
@@ -208,7 +208,7 @@ def _of_samples(
     return replaced
 
 
-def _blocks(request: MetricRequest, folded: Mapping[Spec, State], resampling: Resampling) -> State | None:
+def _blocks(request: MetricRequest, folded: Mapping[StoredSpec, State], resampling: Resampling) -> State | None:
     """The state of blocks that the intervals of a state need; None if there is none."""
     blocks = request.blocks(resampling)
     return None if blocks is None else folded.get(blocks.spec)

@@ -6,7 +6,7 @@ Each sketch takes one pass over the data and a fixed amount of memory (`streamev
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from streameval import scan
 from streameval.engine import start
@@ -169,16 +169,16 @@ def _fold(files: Files) -> list[QuantileSketch]:
     """The sketches of all rows, or of the negatives and of the positives if labels are read."""
     scan.tell(files.scan.skipped)
     with files.engine.progress:
-        states = files.fold().states
+        folded = files.fold()
     label = files.plan.label
     if label is not None:
-        name, labels = files.names[0], states[label]
+        name, labels = files.names[0], folded.labels(label)
         try:
             labels.check()
         except LabelError as error:
             raise LabelError(f"{name}: {error}") from None
         if label.pos_label is not None and not labels.pos:
             raise LabelError(f"{name}: no row of column {label.column!r} has the label {label.pos_label!r}")
-    sketches: list[QuantileSketch] = [states[request.spec] for request in files.requests]
+    sketches = [cast("QuantileSketch", folded.states[request.spec]) for request in files.requests]
     # without the column, so that they merge with sketches of any
     return [replace(one, spec=QuantileSpec(compression=one.spec.compression)) for one in sketches]

@@ -177,8 +177,8 @@ class Request:
         """
         options = checked(given)
         resampling = Resampling.of(options)
-        drawn = Sampling(**{option.name: options[option.name] for option in fields(Sampling)})
-        sampling = drawn if options["approx_agc"] else None
+        drawn = {option.name: options[option.name] for option in fields(Sampling)}
+        sampling = Sampling(**drawn) if options["approx_agc"] else None
         selection = _selection(options, sampling)
         selection.check()
         for name in ("approx_agc", "sketch") if options["by"] else ():

@@ -7,7 +7,7 @@ a store, whose states are merged, and the batches of an accumulator.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from streameval.errors import LabelError, MissingInputError, WeightError
 from streameval.evaluation.families import weight_problem
@@ -50,7 +50,7 @@ def finalize_all(
         If labels or weights cannot be evaluated, or there are no rows.
     """
     slicing, resampling, level = request.slicing, request.resampling, request.resampling.level
-    labels: LabelCounts = folded.states[request.label]
+    labels = folded.labels(request.label)
     where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
     check_labels(labels, where, folded.skipped, request.where.text if request.where else "")
     overall = slicing.overall_states(folded.states, [w.spec for w in requests], engine.budget)
@@ -65,7 +65,7 @@ def finalize_all(
     blocks = dict(folded.states)
     for key in slicing.keys[:1]:  # the blocks of all rows are those of the first slicing together
         split = sliced_blocks(requests, folded.states, resampling, key)
-        blocks |= {spec: counts.total() for spec, counts in split.items()}
+        blocks |= {spec: cast("State", counts.total()) for spec, counts in split.items()}
     slices = SlicedStates(engine, slicing, folded.states, requests)
     swept = sweep(slices)
     results, certain = finalized(engine, sources, blocks, swept, resampling)

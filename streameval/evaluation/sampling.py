@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from streameval.engine.fold import Folded
 from streameval.errors import OptionError
@@ -141,7 +141,7 @@ class Sampling:
         }
         finer: dict[DigestsSpec, BinsSpec] = {}
         for spec, asked in metrics.items():
-            again = self.second(states[spec], asked) if found.splittable else None
+            again = self.second(cast("SampledDigests", states[spec]), asked) if found.splittable else None
             if again is not None:
                 finer[spec] = again
         if finer:

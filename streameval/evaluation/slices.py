@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import By, Group
     from streameval.states.grouped.tagged import TaggedGroups
-    from streameval.states.protocol import Spec, State
+    from streameval.states.protocol import State, StoredSpec
 
     Named = dict[str, Any]  # the values of a slice by column
 
@@ -45,7 +45,7 @@ class SlicedStates:
 
     engine: Engine
     slicing: Slicing
-    states: Mapping[Spec, State]
+    states: Mapping[StoredSpec, State]
     requests: Sequence[MetricRequest]
 
     @cached_property

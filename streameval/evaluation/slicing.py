@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.grouped.groups import Grouped
-    from streameval.states.protocol import Spec, State
+    from streameval.states.protocol import Spec, State, StoredSpec
 
 _REMEDY = (
     "slice by a column of fewer values, keep some with where (--where), take the mean over them (--mean-over), or "
@@ -112,21 +112,26 @@ class Slicing:
         """The specs to fold instead of these."""
         return tuple(GroupedSpec(spec, key) for key in self.keys for spec in specs) if self.keys else tuple(specs)
 
-    def grouped(self, states: Mapping[Spec, State], spec: Spec, key: By) -> Grouped:
+    def grouped(self, states: Mapping[StoredSpec, State], spec: Spec, key: By) -> Grouped:
         """The state of a slicing."""
         return cast("Grouped", states[GroupedSpec(spec, key)])
 
-    def overall_states(self, states: Mapping[Spec, Any], specs: Sequence[Spec], budget: Budget) -> dict[Spec, State]:
+    def overall_states(
+        self, states: Mapping[StoredSpec, State], specs: Sequence[Spec], budget: Budget
+    ) -> dict[StoredSpec, State]:
         """The states of all rows, by their inner specs; some are derived from the state that holds their rows."""
         if not self.keys:
             derived = {spec.traits.derived: state for spec, state in states.items()}
-            return {spec: states[spec] if spec in states else derived[spec].total(budget) for spec in specs}
+            return {spec: states[spec] if spec in states else _total(derived[spec], budget) for spec in specs}
         for key in self.keys:
             grouped = self.grouped(states, specs[0], key)
             key.check(len(grouped.groups()), grouped.named.values)
-        return {
-            spec: cast("State", self.grouped(states, spec, self.keys[0]).total(budget)) for spec in dict.fromkeys(specs)
-        }
+        return {spec: _total(self.grouped(states, spec, self.keys[0]), budget) for spec in specs}
+
+
+def _total(state: State, budget: Budget) -> State:
+    """The state of all groups together."""
+    return cast("State", cast("Grouped", state).total(budget))
 
 
 def _refuse_unknown_zone(field: pa.Field, name: str) -> None:

@@ -317,16 +317,21 @@ def _condition(node: exp.Expression) -> Condition:
         return partial(_truth, _name(node))
     if isinstance(node, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
         return _comparison(node)
-    values = _values(node)
-    column = _name(node.this)
-    if isinstance(node, exp.In):
-        return partial(_among, column, values)
-    if isinstance(node, exp.Between):
-        return partial(_between, column, values)
-    if isinstance(node, exp.Like):
-        pattern, negated = node.expression.name, bool(node.args.get("negate"))
-        return lambda schema: ~_like(column, pattern, schema) if negated else _like(column, pattern, schema)
-    return lambda _: pc.field(column).is_null()
+    given = {name for name, value in node.args.items() if value}
+    if given <= {"this", "expressions", "low", "high", "expression", "negate"} and isinstance(node.this, _COLUMN):
+        column, value = node.this, node.args.get("expression")
+        if isinstance(node, exp.In) and node.expressions:
+            return _either([exp.EQ(this=column, expression=one) for one in node.expressions])
+        if isinstance(node, exp.Between):
+            low, high = (node.args[end] for end in ("low", "high"))
+            ends = exp.GTE(this=column, expression=low), exp.LTE(this=column, expression=high)
+            return _condition(exp.and_(*ends, copy=False))
+        if isinstance(node, exp.Like) and value.is_string:
+            return partial(_like, _name(column), value.name, negated=bool(node.args.get("negate")))
+        if isinstance(node, exp.Is) and isinstance(value, exp.Null):
+            name = _name(column)
+            return lambda _: pc.field(name).is_null()
+    raise _refused(node)
 
 
 def _either(nodes: Sequence[exp.Expression]) -> Condition:
@@ -336,7 +341,7 @@ def _either(nodes: Sequence[exp.Expression]) -> Condition:
     for node in nodes:
         if isinstance(node, exp.EQ) and not _compares_columns(node):
             column, value, _ = _operands(node)
-            equals.setdefault((_name(column), kind_of(value) == "number"), []).append(value)
+            equals.setdefault((column, kind_of(value) == "number"), []).append(value)
         else:
             others.append(_condition(node))
     parts: list[Condition] = [partial(_among, column, values) for (column, _), values in equals.items()]
@@ -361,8 +366,8 @@ def _comparison(node: exp.Expression) -> Condition:
     if _compares_columns(node):
         one, other = _name(node.left), _name(node.right)
         return lambda schema: _both(name, one, other, _for_columns(one, other, schema, ordered=ordered))
-    named, value, flipped = _operands(node)
-    column, name = _name(named), MIRRORED[name] if flipped else name
+    column, value, flipped = _operands(node)
+    name = MIRRORED[name] if flipped else name
 
     def compared(schema: pa.Schema) -> pc.Expression:
         schema = _for_values(column, [value], schema, ordered=ordered)
@@ -376,46 +381,18 @@ def _compares_columns(node: exp.Expression) -> bool:
     return isinstance(node.left, _COLUMN) and isinstance(node.right, _COLUMN)
 
 
-def _operands(node: exp.Expression) -> tuple[exp.Expression, exp.Expression, bool]:
-    """The column and the value of a comparison, and whether the value comes first; raises `OptionError` for others."""
+def _operands(node: exp.Expression) -> tuple[str, exp.Expression, bool]:
+    """The column and the value of a comparison, and whether the value comes first.
+
+    Raises
+    ------
+    OptionError
+        Unless it compares a column with a number, a text, a date, a time, a timestamp or a boolean.
+    """
     flipped = isinstance(node.right, _COLUMN)
     column, value = (node.right, node.left) if flipped else (node.left, node.right)
     if not isinstance(column, _COLUMN):
         raise _refused(node)
-    _name(column)
-    _check_value(node, value)
-    return column, value, flipped
-
-
-def _values(node: exp.Expression) -> list[exp.Expression]:
-    """The values with which IN, BETWEEN, LIKE or IS NULL compares a column; raises `OptionError` for anything else."""
-    values: list[exp.Expression]
-    if isinstance(node, exp.In):
-        values = node.expressions
-    elif isinstance(node, exp.Between):
-        values = [node.args["low"], node.args["high"]]
-    elif isinstance(node, exp.Like):
-        values = [node.expression]
-    elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-        values = []
-    else:
-        raise _refused(node)
-    given = {name for name, value in node.args.items() if value}
-    without = isinstance(node, exp.In) and not values
-    if without or not given <= {"this", "expressions", "low", "high", "expression", "negate"}:
-        raise _refused(node)
-    if not isinstance(node.this, _COLUMN):
-        raise _refused(node)
-    _name(node.this)
-    for value in values:
-        _check_value(node, value)
-    if isinstance(node, exp.Like) and not node.expression.is_string:
-        raise _refused(node)
-    return values
-
-
-def _check_value(node: exp.Expression, value: exp.Expression) -> None:
-    """Raise `OptionError` unless `value` is a number, a text, a date, a time, a timestamp or a boolean."""
     if isinstance(value, exp.Null):
         raise OptionError(
             f"where: {node.sql()!r} compares with NULL, which is never true; write IS NULL or IS NOT NULL"
@@ -425,6 +402,7 @@ def _check_value(node: exp.Expression, value: exp.Expression) -> None:
         bare = bare.this
     if not isinstance(bare, exp.Literal | exp.Boolean):
         raise _refused(node)
+    return _name(column), value, flipped
 
 
 def _refused(node: exp.Expression) -> OptionError:
@@ -511,12 +489,13 @@ def _refuse_order(name: str, column: str, kind: pa.DataType) -> None:
         raise OptionError(f"where: column {column!r} is true or false, which have no order; compare with = or <>")
 
 
-def _like(column: str, pattern: str, schema: pa.Schema) -> pc.Expression:
+def _like(column: str, pattern: str, schema: pa.Schema, *, negated: bool) -> pc.Expression:
     """Whether a text matches a pattern: % is any text, _ any character; a backslash makes either literal."""
     kind = schema.field(column).type
     if not (types.is_string(kind) or types.is_large_string(kind)):
         raise OptionError(f"where: column {column!r} has type {kind}; LIKE is for texts: compare it with a value")
-    return pc.match_like(pc.field(column), pattern)
+    like = pc.match_like(pc.field(column), pattern)
+    return ~like if negated else like
 
 
 def _truth(column: str, schema: pa.Schema) -> pc.Expression:
@@ -525,12 +504,6 @@ def _truth(column: str, schema: pa.Schema) -> pc.Expression:
     if not types.is_boolean(kind):
         raise OptionError(f"where: column {column!r} has type {kind} and is not true or false; compare it with a value")
     return pc.field(column)
-
-
-def _between(column: str, ends: Sequence[exp.Expression], schema: pa.Schema) -> pc.Expression:
-    schema = _for_values(column, ends, schema, ordered=True)
-    low, high = (bounds(end, schema.field(column).type, column) for end in ends)
-    return _compared("GTE", column, low, schema) & _compared("LTE", column, high, schema)
 
 
 def _compared(name: str, column: str, literal: Bounds, schema: pa.Schema) -> pc.Expression:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from streameval.results import Scalar
     from streameval.scan import Scan
     from streameval.states.values import IdColumn, ValuesSpec
+    from streameval.states.values import Values as FoldedValues
 
 
 _MOST = 256  # most ids to test; each is compared with the statistics of every row group
@@ -253,7 +254,7 @@ class Run:
         counted = [request.family.counted(request, folded.states[request.spec]) for request in self.requests]
         found = attribute_states(
             files.engine, self.options, states, self.clusters, self.classes, self.look_up(folded.skipped),
-            dropped=dropped_rows(counted, () if label is None else [("null label", folded.states[label].null)]),
+            dropped=dropped_rows(counted, () if label is None else [("null label", folded.labels(label).null)]),
             skipped=folded.skipped, options=recorded(options, "attribute"),
             source=source_of(self.data, files.scan.pieces, options, "attribute"),
         )  # fmt: skip
@@ -294,7 +295,7 @@ class Run:
         for name, why in folded.skipped:
             if name not in skipped:
                 raise CorruptFileError(f"{name}: its rows were counted, and cannot be read again: {why}; run again")
-        return {name: folded.states[spec].lists() for name, spec in wanted.items()}
+        return {name: cast("FoldedValues", folded.states[spec]).lists() for name, spec in wanted.items()}
 
     def _check(self, folded: Folded) -> None:
         """Raise if the labels cannot be evaluated, or no row is in a cluster."""
@@ -302,7 +303,7 @@ class Run:
         where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
         if label is not None:
             self.files.check_found(folded)
-            check_labels(folded.states[label], where, skipped, self.filtered)
+            check_labels(folded.labels(label), where, skipped, self.filtered)
         if not any(folded.states[spec].totals().rows for spec in self.files.plan.specs):
             reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
             msg = f"{where}: there are no rows in clusters{reason}"

@@ -166,31 +166,17 @@ def _plan(partition: Partition, configuration: Configuration, threads: int, *, s
     columns, files = configuration.folding.columns, list(partition.files)
     try:
         planned = scan.plan(files, columns, threads=threads, on_error="skip")
-    except MissingInputError:
+    except MissingInputError as error:
         scan.details(partition.files)  # raises if a file is gone
-        reasons = [(file.name, _unreadable(file, columns)) for file in files]
-        skipped = tuple((name, why) for name, why in reasons if why)
-        if not skipped:
+        if not error.skipped:
             return None
-        planned = scan.Scan(pa.schema([]), (), 0, 0, skipped)
+        planned = scan.Scan(pa.schema([]), (), 0, 0, error.skipped)
     if planned.skipped and not skip:
         raise _unreadable_error(planned.skipped)
     name = partition.name  # also numbers the rows: every night is folded without knowing those before it
     pieces = tuple(replace(piece, partition=name, origin=name) for piece in planned.pieces)
     planned = replace(planned, pieces=pieces)
     return configuration.widen_columns(planned) if pieces else planned
-
-
-def _unreadable(file: scan.File, columns: Sequence[str]) -> str:
-    """The reason why a file cannot be read; empty if it can."""
-    try:
-        scan.plan([file], columns)
-    except CorruptFileError as error:
-        said = error.__cause__ or error
-        return scan.reason(said).removeprefix(f"{file.name}: ")
-    except MissingInputError:
-        pass
-    return ""
 
 
 def _unreadable_error(files: Sequence[tuple[str, str]]) -> CorruptFileError:
@@ -280,7 +266,7 @@ class _Folding:
         pairs = [(w, folded.states[w.spec]) for w in kept if w.metrics or w.group in FAMILIES]
         columns, filtered = planned.schema.names, request.where is not None
         facts = gather_facts(partition.files, columns, pairs, folded.skipped, filtered=filtered)
-        entry = _entry(partition, folded.states[request.label], written, facts)
+        entry = _entry(partition, folded.labels(request.label), written, facts)
         return Night(entry, _evaluation(partition.name, configuration, engine, folded))
 
 

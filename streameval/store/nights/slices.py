@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import By
     from streameval.states.labels import LabelCounts
-    from streameval.states.protocol import Spec, State, StoredSpec
+    from streameval.states.protocol import State, StoredSpec
     from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.history import History
@@ -83,7 +83,9 @@ def _sliced_state(nights: Nights, engine: Engine, w: MetricRequest, key: By) -> 
     return state
 
 
-def _sliced_blocks(nights: Nights, engine: Engine, wanted: Sequence[MetricRequest], key: By) -> dict[Spec, Grouped]:
+def _sliced_blocks(
+    nights: Nights, engine: Engine, wanted: Sequence[MetricRequest], key: By
+) -> dict[StoredSpec, Grouped]:
     """The unit blocks of every slice, for the columns whose blocks all nights have."""
     requests = nights.configuration.sliced_blocks(wanted, [key])
     present = [w for w in requests if not nights.lacking(w.group, w.of)]
@@ -122,7 +124,7 @@ def evaluate_slices(
     if not wanted or not any(entry.rows for entry in nights.entries):
         return []
     labels = labels_of(nights.entries, nights.label(request))
-    states: dict[Spec, State] = {}
+    states: dict[StoredSpec, State] = {}
     for key in keys:
         states |= {GroupedSpec(w.spec, key): _sliced_state(nights, engine, w, key) for w in wanted}
         if resampling.level is not None:
