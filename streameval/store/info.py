@@ -185,6 +185,7 @@ class Reading:
 FOLDING = ("update", "replace", "add")
 READING = ("show", "history", "check", "diagnose", "attribute", "info")  # verbs that read states
 _RUN = ("dry_run", "on_error")  # these do not change what is read
+_KEEPS = {"show": "the results until the next update", "history": "the values of the nights", "check": "judgements"}
 
 
 def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
@@ -218,8 +219,12 @@ def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
         if files:
             planned = scan.plan(files, columns, on_error="skip", threads=context.engine().threads)
             rows, nbytes = planned.rows, planned.nbytes
-    first, last = (due[i].name if due else "" for i in (0, -1))
-    return Reading(len(due), first, last, rows, len(files), nbytes, {}, keeps, tuple(columns))
+    return Reading(*_extent([one.name for one in due]), rows, len(files), nbytes, {}, keeps, tuple(columns))
+
+
+def _extent(names: Sequence[str]) -> tuple[int, str, str]:
+    """The number of nights, and the names of the first and the last; empty without any."""
+    return (len(names), *((names[0], names[-1]) if names else ("", "")))
 
 
 def _plan_reading(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
@@ -237,20 +242,17 @@ def _plan_reading(context: StoreContext, verb: str, asked: Mapping[str, Any]) ->
     if verb == "show":
         request = configuration.request(**{n: v for n, v in asked.items() if n not in (*names, "as_of", "by")})
         columns = [*request.scores, *request.clusters, *request.sketches]
-    if verb == "history":
+    elif verb == "history":
         nightly = context.nightly(snapshot, configuration)
         metrics, of = (texts(name, asked.get(name)) for name in ("metric", "of"))
         columns = [column for metric in metrics for _, column in nightly.named(metric, of)]
-    if verb == "attribute":
+    elif verb == "attribute":
         columns = [asked[name] for name in ("cluster", "score") if asked.get(name)]
-    sizes: dict[str, tuple[int, int]] = {}
-    from_ledger = verb == "info" and not asked.get("verify")
-    for state in (state for entry in entries for state in entry.states if not from_ledger):
-        if not columns or state.of in columns:
-            files, nbytes = sizes.get(f"{state.group} {state.of}", (0, 0))
-            sizes[f"{state.group} {state.of}"] = files + 1, nbytes + state.bytes
-    kept = {"show": "the results until the next update", "history": "the values of the nights", "check": "judgements"}
-    keeps = "nothing" if as_of is not None else kept.get(verb, "nothing")
-    first, last = (entries[i].partition if entries else "" for i in (0, -1))
-    files, nbytes = (sum(pair[i] for pair in sizes.values()) for i in (0, 1))
-    return Reading(len(entries), first, last, sum(entry.rows for entry in entries), files, nbytes, sizes, keeps)
+    sizes: dict[str, list[int]] = {}
+    if verb != "info" or asked.get("verify"):
+        for state in (s for entry in entries for s in entry.states if not columns or s.of in columns):
+            sizes.setdefault(f"{state.group} {state.of}", []).append(state.bytes)
+    by_state = {name: (len(own), sum(own)) for name, own in sizes.items()}
+    files, nbytes = (sum(pair[i] for pair in by_state.values()) for i in (0, 1))
+    keeps, rows = _KEEPS.get(verb, "nothing") if as_of is None else "nothing", sum(entry.rows for entry in entries)
+    return Reading(*_extent([e.partition for e in entries]), rows, files, nbytes, by_state, keeps)

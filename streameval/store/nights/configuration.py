@@ -30,7 +30,6 @@ from streameval.scan.widen import plain, widen
 from streameval.states.grouped.state import GroupedSpec, divisible
 from streameval.states.grouped.table import slice_type
 from streameval.states.keyed.ids import id_type
-from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
@@ -249,18 +248,6 @@ class Configuration:
         """The slicings of every night."""
         return Slicing.of(self.options["by"], self.options["max_slices"], _MANY_SLICES)
 
-    def sliced(self, wanted: Sequence[MetricRequest], keys: Sequence[By] | None = None) -> list[MetricRequest]:
-        """The requests of the sliced states that are kept; `keys` are slicings, by default all."""
-        keys = self.slicing.keys if keys is None else keys
-        whole = [replace(w, metrics=()) for w in wanted if divisible(w.spec)]
-        return [replace(w, spec=GroupedSpec(w.spec, key), by=",".join(key.columns)) for key in keys for w in whole]
-
-    def sliced_blocks(self, wanted: Sequence[MetricRequest], keys: Sequence[By] | None = None) -> list[MetricRequest]:
-        """The requests of the unit blocks that are kept for slices; `keys` are slicings, by default all."""
-        keys = self.slicing.keys if keys is None else keys
-        whole = [w for w in self.kept(wanted) if isinstance(w.spec, BlockSpec)]
-        return [replace(w, spec=GroupedSpec(w.spec, key), by=",".join(key.columns)) for key in keys for w in whole]
-
     @property
     def _all_states(self) -> dict[str, object]:
         """Options that request all states; labels are included only if a metric of the store needs them."""
@@ -359,8 +346,12 @@ class Configuration:
     def specs(self) -> dict[tuple[str, str], StoredSpec]:
         """The spec of every state, by group and column."""
         wanted = self.wanted(self.request(**self._all_states))
-        requests = (*self.kept(wanted), *self.sliced(wanted), *self.sliced_blocks(wanted))
-        return {(w.group, w.of): w.spec for w in requests}
+        return {(w.group, w.of): w.spec for w in self.stored(wanted)}
+
+    def stored(self, wanted: Sequence[MetricRequest]) -> list[MetricRequest]:
+        """The requests of all states that are kept for some: of all rows, of blocks of units, and of slices."""
+        whole = self.kept(wanted)
+        return [*whole, *(one for key in self.slicing.keys for one in sliced(whole, key))]
 
     def kept(self, wanted: Sequence[MetricRequest]) -> list[MetricRequest]:
         """The requests themselves, and those of the unit blocks that are kept for them."""
@@ -377,6 +368,12 @@ class Configuration:
         """All states by (group, column), with the old and the new spec if they differ, otherwise None."""
         old = before.specs
         return {key: (old[key], spec) if key in old and old[key] != spec else None for key, spec in self.specs.items()}
+
+
+def sliced(requests: Iterable[MetricRequest], key: By) -> list[MetricRequest]:
+    """The requests of the states of every slice, and of the blocks of units in it."""
+    divided = [w for w in requests if divisible(w.spec)]
+    return [replace(w, spec=GroupedSpec(w.spec, key), metrics=(), by=",".join(key.columns)) for w in divided]
 
 
 class _Nothing:

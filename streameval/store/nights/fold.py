@@ -250,11 +250,8 @@ class _Folding:
         configuration, request = self.configuration, self.configuration.folding
         request.slicing.check(planned.schema, planned.pieces[0].name)
         asked = planned_metrics(request, planned)
-        kept = [
-            w
-            for w in (*configuration.kept(asked), *configuration.sliced(asked), *configuration.sliced_blocks(asked))
-            if configuration.due is None or (w.group, w.of) in configuration.due
-        ]
+        due = configuration.due
+        kept = [w for w in configuration.stored(asked) if due is None or (w.group, w.of) in due]
         files = Files.of(engine, planned, request.label, request.where, skip=skip, empty=True)
         folded = files.folding(kept, request=request).fold()
         if fingerprint(partition.files)[0] != partition.fingerprint:

@@ -95,9 +95,8 @@ class ResultCache:
 
     def __init__(self, location: Location) -> None:
         self.location = location
-        self._new: dict[str, tuple[str, str, str, Sequence[Scalar]]] = {}  # by key: span, partition, group, results
-        self._read: dict[str, list[Scalar]] = {}  # by key
-        self._requested: set[str] = set()
+        self._results: dict[str, list[Scalar]] = {}  # those that were read or added, by key
+        self._new: dict[str, tuple[str, str, str]] = {}  # span, partition and group of those that were added, by key
 
     @cached_property
     def _table(self) -> DeltaTable | None:
@@ -125,26 +124,21 @@ class ResultCache:
 
     def load(self, keys: Iterable[str]) -> None:
         """Read the cached results with some keys at once, which is faster than one by one."""
-        new = [key for key in dict.fromkeys(keys) if key not in self._read]
-        if not new:
-            return
+        new = [key for key in dict.fromkeys(keys) if key not in self._results]
         rows = self._rows.take(pa.array([i for key in new for i in self._places.get(key, ())], pa.int64()))
-        self._read |= {key: [] for key in new}
+        self._results |= {key: [] for key in new}
         for key, result in zip(rows["key"].to_pylist(), from_arrow(rows), strict=True):
-            self._read[key].append(result)
+            self._results[key].append(result)
 
     def find(self, key: str) -> Sequence[Scalar]:
         """The cached results with a key."""
-        self._requested.add(key)
-        if key in self._new:
-            return self._new[key][-1]
-        if key not in self._read:
+        if key not in self._results:
             self.load([key])
-        return self._read[key]
+        return self._results[key]
 
     def add(self, span: str, partition: str, group: str, key: str, results: Sequence[Scalar]) -> None:
         """Collect new results for `write`."""
-        self._new[key] = span, partition, group, results
+        self._new[key], self._results[key] = (span, partition, group), list(results)
 
     @property
     def current(self) -> bool:
@@ -168,11 +162,10 @@ class ResultCache:
         Parameters
         ----------
         version : version of the ledger
-        due : keys of the rows to keep, besides those that were requested and evaluations of this version; None to
-            append
+        due : keys of the rows to keep, besides those that were read and evaluations of this version; None to append
         """
         rows = self._rows if due is not None else _SCHEMA.empty_table()
-        wanted = pc.is_in(rows["key"], pa.array(((due or set()) | self._requested) - self._new.keys(), pa.string()))
+        wanted = pc.is_in(rows["key"], pa.array({*(due or ()), *self._results} - self._new.keys(), pa.string()))
         evaluations = pc.and_(pc.equal(rows["span"], "evaluation"), pc.equal(rows["version"], version))
         needed = rows.filter(pc.or_(wanted, evaluations))
         if due is None or not self.current or needed.num_rows < rows.num_rows:
@@ -192,7 +185,7 @@ class ResultCache:
 
     def _commit(self, version: int, rows: pa.Table, base: DeltaTable | None) -> None:
         """Commit these rows and the new ones; a failure is ignored, because results can be computed again."""
-        new = [((span, name, group, key), one) for key, (span, name, group, some) in self._new.items() for one in some]
+        new = [((*facts, key), one) for key, facts in self._new.items() for one in self._results[key]]
         results = to_arrow(result for _, result in new)
         for i, name in enumerate(_OWN):
             results = results.add_column(i, name, pa.array([facts[i] for facts, _ in new], pa.string()))

@@ -27,8 +27,10 @@ from streameval.scan.derived import mark, slicing
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.state import GroupedSpec, divisible
 from streameval.states.grouped.table import parts_of, tag_of
+from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
+from streameval.store.nights.configuration import sliced
 from streameval.store.nights.merge import finalize_nights, labels_of
 from streameval.store.nights.partitions import keys_of
 from streameval.wording import few, hint, plural
@@ -71,14 +73,14 @@ def stored_slicing(configuration: Configuration, text: str) -> By:
 
 def _sliced_state(nights: Nights, engine: Engine, w: MetricRequest, key: By) -> Grouped:
     """The sliced state of a request, merged over nights; raises `MissingInputError` if a night lacks it."""
-    [sliced] = nights.configuration.sliced([w], [key])
-    if absent := nights.lacking(sliced.group, w.of):
+    [of_slices] = sliced([w], key)
+    if absent := nights.lacking(of_slices.group, w.of):
         by = ",".join(key.columns)
         raise MissingInputError(
             f"{plural(len(absent), 'night')} without slices of {w.of} by {by} ({few(absent)}); fold them from "
             f"their files (add STORE DATA --by {by}), or name other nights"
         )
-    state = cast("Grouped", nights.merged(engine, sliced))
+    state = cast("Grouped", nights.merged(engine, of_slices))
     key.check(len(state.groups()), state.named.values)
     return state
 
@@ -87,8 +89,8 @@ def _sliced_blocks(
     nights: Nights, engine: Engine, wanted: Sequence[MetricRequest], key: By
 ) -> dict[StoredSpec, Grouped]:
     """The unit blocks of every slice, for the columns whose blocks all nights have."""
-    requests = nights.configuration.sliced_blocks(wanted, [key])
-    present = [w for w in requests if not nights.lacking(w.group, w.of)]
+    requests = [w for w in nights.configuration.kept(wanted) if isinstance(w.spec, BlockSpec)]
+    present = [w for w in sliced(requests, key) if not nights.lacking(w.group, w.of)]
     return {w.spec: cast("Grouped", nights.merged(engine, w)) for w in present}
 
 
