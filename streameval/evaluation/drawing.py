@@ -25,7 +25,7 @@ from streameval.results import Scalar, same_slice, slice_name
 from streameval.states.scores.types import numbers_only
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.slices import SlicedStates
@@ -171,6 +171,7 @@ class Drawing(Tables, LookUp):
     """Curves and distributions that an evaluation computes from its states on request."""
 
     _resampled: Mapping[tuple[str, str], Resampled]
+    _again: Callable[[], Drawing] | None
     _sliced: SlicedStates | None
 
     def curve(self, name: str, of: str | None = None, slice: Mapping[str, Any] | None = None) -> Curve:
@@ -256,8 +257,8 @@ class Drawing(Tables, LookUp):
 
     def _banded(self, engine: Engine, curves: Sequence[Curve]) -> list[Curve]:
         """Add bands to the curves that have replicates."""
-        level = self.ci_level or LEVEL
-        return with_bands(engine, self._states, curves, self._resampled, self._threshold, level)
+        source, level = self._again() if self._again else self, self.ci_level or LEVEL
+        return with_bands(engine, self._states, curves, source._resampled, self._threshold, level)  # noqa: SLF001 - its own
 
     def distribution(self, of: str | None = None, bins: int = 100) -> Distribution:
         """The distribution of the scores of each class, for drawing.

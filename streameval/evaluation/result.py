@@ -1,12 +1,11 @@
-"""The result of an evaluation: values, curves, tables, output formats; and the lazy parts of one that was cached."""
+"""The result of an evaluation: values, curves, tables and output formats."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from streameval._version import __version__
 from streameval.errors import OptionError
@@ -19,7 +18,7 @@ from streameval.states.grouped.keys import UNIT_HASH
 from streameval.wording import shell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -95,7 +94,7 @@ class Evaluation(Drawing, Saved):
     _threshold: Any = field(default=1, repr=False, compare=False)
     options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     source: Source = field(default_factory=Source, repr=False, compare=False)
-    estimates: Sequence[Estimated] = field(default=(), repr=False, compare=False)
+    _estimates: Sequence[Estimated] = field(default=(), repr=False, compare=False)
     ci_level: float | None = field(default=None, repr=False, compare=False)
     _resampled: Mapping[tuple[str, str], Resampled] = field(default_factory=dict, repr=False, compare=False)
     slice_estimates: Sequence[Estimated] = field(default=(), repr=False, compare=False)
@@ -105,11 +104,12 @@ class Evaluation(Drawing, Saved):
     _sliced: SlicedStates | None = field(default=None, repr=False, compare=False)
     unit_hash: int = field(default=UNIT_HASH, repr=False, compare=False)
     labels: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    _again: Callable[[], Evaluation] | None = field(default=None, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:
         """Pickle results and estimates, but not the states: curves cannot be computed in another process."""
-        names = "options", "source", "estimates", "ci_level", "slice_estimates", "counts", "judgements", "unit_hash"
-        made = partial(Evaluation, **{name: getattr(self, name) for name in (*names, "labels")})
+        names = "options", "source", "ci_level", "slice_estimates", "counts", "judgements", "unit_hash", "labels"
+        made = partial(Evaluation, **{name: getattr(self, name) for name in names}, _estimates=tuple(self.estimates))
         return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
 
     def __str__(self) -> str:
@@ -247,40 +247,3 @@ class Evaluation(Drawing, Saved):
 
         rows = {result.metric: entry_of(result.metric) for result in self.results}
         return {n: Meaning(row.meaning, row.better, row.family, row.subject) for n, row in rows.items() if row}
-
-
-class CachedEstimates(Sequence["Estimated"]):
-    """The estimates of a cached evaluation, which `again` computes on first access."""
-
-    def __init__(self, again: Callable[[], Evaluation]) -> None:
-        self._again = again
-
-    @overload
-    def __getitem__(self, index: int) -> Estimated: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Estimated]: ...
-    def __getitem__(self, index: int | slice) -> Estimated | Sequence[Estimated]:
-        return self._again().estimates[index]
-
-    def __len__(self) -> int:
-        return len(self._again().estimates)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the estimates as a tuple, without the store."""
-        return tuple, (tuple(self),)
-
-
-class CachedStates(Mapping[tuple[str, str], "Resampled"]):
-    """The sources of replicates of a cached evaluation, for bands of curves; `again` computes them on first access."""
-
-    def __init__(self, again: Callable[[], Evaluation]) -> None:
-        self._again = again
-
-    def __getitem__(self, key: tuple[str, str]) -> Resampled:
-        return self._again()._resampled[key]  # noqa: SLF001 - this stands for an evaluation, whose replicates are not public
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._again()._resampled)  # noqa: SLF001 - see above
-
-    def __len__(self) -> int:
-        return len(self._again()._resampled)  # noqa: SLF001 - see above

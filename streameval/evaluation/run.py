@@ -90,7 +90,7 @@ def finalize_all(
         {(w.group, w.of): state for w, state in states},
         engine,
         request.options["aul_threshold"],
-        estimates=tuple(estimates),
+        _estimates=tuple(estimates),
         ci_level=level,
         _resampled=resampled,
         counts=counted(resampled, labels.rows, labels.positives or 0, level or LEVEL),

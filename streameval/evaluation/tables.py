@@ -25,7 +25,7 @@ from streameval.states.scores.types import check_threshold
 from streameval.wording import canonical, few, hint
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import pyarrow as pa
 
@@ -277,8 +277,14 @@ class LookUp:
     """Lookup of the results of an evaluation, their sampling intervals and differences, by metric, column and slice."""
 
     results: tuple[Scalar, ...]
-    estimates: Sequence[Estimated]
     ci_level: float | None
+    _estimates: Sequence[Estimated]
+    _again: Callable[[], LookUp] | None  # computes a cached evaluation with its replicates, once they are needed
+
+    @property
+    def estimates(self) -> Sequence[Estimated]:
+        """The results of all rows with their replicates, in the order of `results`; see `Evaluation`."""
+        return self._again().estimates if self._again else self._estimates
 
     def _find(self, metric: str, of: str | None, slice: Any) -> Scalar:
         if not (slice is None or isinstance(slice, Mapping)):

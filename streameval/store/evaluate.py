@@ -15,7 +15,7 @@ from streameval._version import __version__
 from streameval.errors import OptionError
 from streameval.evaluation.comparison import with_comparison
 from streameval.evaluation.request import LEVEL
-from streameval.evaluation.result import CachedEstimates, CachedStates, Evaluation
+from streameval.evaluation.result import Evaluation
 from streameval.kinds import texts
 from streameval.options import honoured, recorded, result_key, words
 from streameval.results import REST, Source
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from datetime import date
 
     from streameval.engine import Engine
-    from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.request import Request
     from streameval.report.elements import Section
     from streameval.store.context import StoreContext
@@ -171,8 +170,7 @@ def _restore_evaluation(results: Recalled, request: Request, nights: Nights, eng
     States are read on demand, for curves. Replicates are not cached: comparisons and bands evaluate the nights again.
     """
     labels, states = labels_of(nights.entries, request.label), cast("dict[Any, Any]", nights.states(engine, request))
-    level, again = request.resampling.level, cache(lambda: nights.evaluate(engine, request))
-    estimates: Sequence[Estimated] = () if level is None else CachedEstimates(again)
+    level = request.resampling.level
     return Evaluation(
         labels.rows,
         labels.positives,
@@ -181,10 +179,9 @@ def _restore_evaluation(results: Recalled, request: Request, nights: Nights, eng
         _states=states,
         _engine=engine,
         _threshold=request.options["aul_threshold"],
-        estimates=estimates,
         ci_level=level,
         counts=results[2],
-        _resampled={} if level is None else CachedStates(again),
+        _again=None if level is None else cache(lambda: nights.evaluate(engine, request)),
     )
 
 
