@@ -169,8 +169,9 @@ def _holding_of(item: object, columns: list[str]) -> Holding:
 
 def _items(data: object, tables: Tables) -> Iterator[object]:
     """Files, fragments and inputs in memory, one by one."""
-    table = as_uri(data)
-    if table is not None:
+    if isinstance(data, str | os.PathLike):
+        yield from locate(os.fspath(data), tables)
+    elif table := as_uri(data):
         uri, version = table
         if tables.version not in (None, version):
             raise OptionError(
@@ -180,8 +181,6 @@ def _items(data: object, tables: Tables) -> Iterator[object]:
         yield from locate(uri, Tables(version))
     elif as_iceberg(data):
         yield from of_iceberg(cast("Table", data), tables)
-    elif isinstance(data, str | os.PathLike):
-        yield from locate(os.fspath(data), tables)
     elif in_memory.is_instance(data, "pyarrow.dataset", "Dataset"):
         yield from dataset_items(data)  # importing the module takes 0.3 s, as it imports pandas
     elif not isinstance(data, list | tuple):

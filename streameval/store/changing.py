@@ -6,7 +6,6 @@ these are committed, and then the error names the bad ones.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from typing import TYPE_CHECKING, Any
@@ -413,28 +412,24 @@ def _refuse_labels(
     snapshot: Snapshot, configuration: Configuration, nights: Mapping[str, Night]
 ) -> dict[str, DataError]:
     """The errors of the nights whose labels do not form two classes, by themselves or with those of the store."""
-    spec, entries = configuration.folding.label, dict(snapshot.entries)
-    with suppress(LabelError):
-        labels_of([*(entries | {name: night.entry for name, night in nights.items()}).values()], spec).check()
-        return {}
-    reasons: dict[str, str] = {}
+    spec, errors = configuration.folding.label, dict[str, DataError]()
+    labels = labels_of([entry for name, entry in snapshot.entries.items() if name not in nights], spec)
     for name, night in nights.items():
+        entry, own = night.entry, labels_of([night.entry], spec)
         try:
-            labels_of([*(entries | {name: night.entry}).values()], spec).check()
-            entries[name] = night.entry
+            merged = labels.merge(own)
+            merged.check()
         except LabelError as error:
-            reasons[name] = str(error)
-    errors: dict[str, DataError] = {}
-    for name, why in reasons.items():
-        entry, others = nights[name].entry, [other for n, other in entries.items() if n != name]
-        own, rest = (", ".join(map(str, sorted(labels_of(some, spec).values))) for some in ([entry], others))
-        if rest:
-            why = (
-                f"label column {spec.column!r} has the values {own}, which do not form two classes with those of the "
-                f"store's other partitions, {rest}; write them alike, or create another store with pos_label "
-                "(--pos-label)"
-            )
-        errors[name] = LabelError(f"{entry.root}/{entry.partition}: {why}")
+            why, (mine, rest) = str(error), (", ".join(map(str, sorted(one.values))) for one in (own, labels))
+            if rest:
+                why = (
+                    f"label column {spec.column!r} has the values {mine}, which do not form two classes with those of "
+                    f"the store's other partitions, {rest}; write them alike, or create another store with pos_label "
+                    "(--pos-label)"
+                )
+            errors[name] = LabelError(f"{entry.root}/{entry.partition}: {why}")
+            merged = labels.merge(labels_of([e for n, e in snapshot.entries.items() if n == name], spec))
+        labels = merged
     return errors
 
 
