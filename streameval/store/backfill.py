@@ -141,18 +141,6 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     return Configuration(active(options, "update"), {}).with_(before.types)
 
 
-def narrow_configuration(whole: Configuration, due: frozenset[_Column]) -> Configuration:
-    """The configuration that folds only these states."""
-    families = {(group.partition(".")[0], of) for group, of in due}  # score.blocks belongs to the family score
-    groups = {"score": ("score", "sample"), "cluster": ("cluster", "classes"), "sketch": ("sketch",)}
-    options = whole.options | {"metrics": (), "clip": None}
-    for name in SUBSETS:
-        options[name] = tuple(of for of in options[name] if any((group, of) in families for group in groups[name]))
-    if not any(group == "classes" for group, _ in families):
-        options["classes"] = None
-    return replace(Configuration(active(options, "update"), {}).with_(whole.types), due=due)
-
-
 @dataclass(frozen=True)
 class Backfill:
     """Additional states of a store, which nights are folded for.
@@ -188,7 +176,7 @@ class Backfill:
         """The configuration of the states that these nights lack, and the partitions to fold."""
         _, lacking = self._find_lacking(chosen)
         due = [entry for entry in chosen if lacking[entry.partition]]
-        narrow = narrow_configuration(self.after, frozenset().union(*lacking.values()))
+        narrow = replace(self.after, due=frozenset().union(*lacking.values()))
         return narrow, self._find_files(due)[0] if due else []
 
     def fold(
@@ -228,7 +216,7 @@ class Backfill:
         present, gone = self._find_files(list(due.values())) if due else ([], [])
         nights: dict[str, Entry] = {}
         if due:
-            narrow = narrow_configuration(after, frozenset().union(*lacking.values()))
+            narrow = replace(after, due=frozenset().union(*lacking.values()))
             reasons = [_why_not_foldable(partition, narrow, engine) for partition in present]
             foldable = [partition for partition, reason in zip(present, reasons, strict=True) if not reason]
             new = sorted({*after.folding.columns} - {*self._relaxed.folding.columns})
@@ -239,7 +227,7 @@ class Backfill:
                 raise MissingColumnError(f"no night at hand has {what} once one has{why}")
             if foldable:
                 narrow = find_types(foldable, narrow, engine)
-                after = replace(after, types=after.types | narrow.types)
+                after = replace(narrow, due=None)
             for skip in (False, True):  # files that were left out of an incomplete night may be left out again
                 if some := [partition for partition in foldable if due[partition.name].incomplete == skip]:
                     folded, errors = fold_partitions(some, narrow, engine, files, workers, skip=skip)
@@ -302,7 +290,7 @@ def _discover_again(entry: Entry, delta_version: int | None) -> list[Partition]:
 def _why_not_foldable(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> str:
     """The reason why a night cannot be folded, missing rows or columns; empty if it can."""
     try:
-        scan.plan(list(partition.files), configuration.folding.columns, on_error="skip", threads=engine.threads)
+        scan.plan(list(partition.files), configuration.columns, on_error="skip", threads=engine.threads)
     except (MissingColumnError, MissingInputError) as error:
         return str(error)
     return ""

@@ -400,8 +400,7 @@ def _fold(
         return configuration, {}, {}
     engine, workers = context.engine(), context.workers()
     with engine.progress:
-        if not configuration.complete:
-            configuration = find_types(partitions, configuration, engine)
+        configuration = find_types(partitions, configuration, engine)
         with context.files.undone() as files:
             nights, errors = fold_partitions(partitions, configuration, engine, files, workers, skip=skip)
     refused = _refuse_labels(snapshot, configuration, nights)

@@ -213,7 +213,7 @@ def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
             _, configuration, due = find_replaced(context, data, version)
         keeps = str(configuration).removeprefix("keeps ")
     files = [file for partition in due for file in partition.files]
-    columns = configuration.folding.columns if due else ()
+    columns = configuration.columns if due else ()
     rows = nbytes = 0
     with suppress(MissingInputError):  # no file has rows
         if files:

@@ -239,6 +239,17 @@ class Configuration:
         return replace(self.request(**self._all_states), slicing=self.slicing, where=where)
 
     @property
+    def columns(self) -> list[str]:
+        """The columns to read for the states to fold."""
+        request = self.folding
+        if self.due is None:
+            return request.columns
+        common = replace(request, scores=(), clusters=(), sketches=(), classes=None).columns
+        due = [w.spec for w in self.stored(self.wanted(request)) if (w.group, w.of) in self.due]
+        needed = {*common, *request.label.complete, *(name for spec in due for name in spec.columns)}
+        return [name for name in request.columns if name in needed]
+
+    @property
     def readable(self) -> tuple[str, ...]:
         """Columns that nights may have, by name: those to read, and those from which slicing columns are computed."""
         return tuple(dict.fromkeys((*self.folding.columns, *self.slicing.sources)))
@@ -257,25 +268,21 @@ class Configuration:
 
     def typed(self, planned: Scan) -> Configuration:
         """The configuration, with key types from a scan for the columns that have none yet."""
-        schema, types = planned.schema, {}
-        for name in self.key_columns:
-            types[name] = self.types.get(name) or _key_type(schema.field(name), self.numbers)
-        for column, name in self._slices.items():
-            present = column in schema.names
-            kind = slice_type(schema.field(column).type, column, planned.pieces[0].name) if present else COMPUTED
-            types |= {name: self.types.get(name) or kind} if name in self.types or kind else {}
+        schema, types = planned.schema, dict(self.types)
+        for column, name in self.untyped:
+            if name == column:
+                types[name] = _key_type(schema.field(column), self.numbers)
+            elif column not in schema.names:
+                types[name] = COMPUTED
+            elif kind := slice_type(schema.field(column).type, column, planned.pieces[0].name):
+                types[name] = kind
         return replace(self, types=types)
 
     @property
-    def complete(self) -> bool:
-        """Whether every key column has a type; a slicing column that was always null has none."""
-        return {*self.key_columns, *self._slices.values()} <= set(self.types)
-
-    @property
-    def typed_columns(self) -> tuple[str, ...]:
-        """The columns of the data from which `typed` takes types."""
-        ids = (name if name in self.numbers else IdName(name) for name in self.key_columns)
-        return (*ids, *self._slices)
+    def untyped(self) -> list[tuple[str, str]]:
+        """The columns that have no type yet, each with its key in `types`; a slicing column of nulls never has one."""
+        ids = ((name if name in self.numbers else IdName(name), name) for name in self.key_columns)
+        return [(column, name) for column, name in (*ids, *self._slices.items()) if name not in self.types]
 
     def check_typed(self, entries: Iterable[Entry]) -> None:
         """Raise `FormatError` if partitions have states of a column without a key type."""

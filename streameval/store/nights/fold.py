@@ -23,7 +23,6 @@ from streameval import scan
 from streameval.engine.fold import TASK_ROWS
 from streameval.errors import ClusterError, CorruptFileError, DataError, MissingInputError
 from streameval.evaluation.families import FAMILIES
-from streameval.evaluation.families import planned as planned_metrics
 from streameval.evaluation.files import Files
 from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts
@@ -57,7 +56,7 @@ class Night:
     Attributes
     ----------
     entry : its row of the ledger
-    evaluation : its evaluation; None if it has no rows, or labels of only one class
+    evaluation : its evaluation; None if it has no rows, labels of only one class, or only some of its states
     """
 
     entry: Entry
@@ -72,7 +71,10 @@ def find_types(partitions: Sequence[Partition], configuration: Configuration, en
     DataError
         If no partition can be read, or their types cannot be widened to a common one.
     """
-    plan = partial(scan.plan, columns=configuration.typed_columns, on_error="skip", threads=engine.threads)
+    columns = [column for column, _ in configuration.untyped]
+    if not columns:
+        return configuration
+    plan = partial(scan.plan, columns=columns, on_error="skip", threads=engine.threads)
     try:
         return configuration.typed(plan([file for p in partitions for file in p.files]))
     except DataError:
@@ -163,7 +165,7 @@ def _plan(partition: Partition, configuration: Configuration, threads: int, *, s
     DataError
         If the partition cannot be read. With `skip`, unreadable files are left out and listed instead.
     """
-    columns, files = configuration.folding.columns, list(partition.files)
+    columns, files = configuration.columns, list(partition.files)
     try:
         planned = scan.plan(files, columns, threads=threads, on_error="skip")
     except MissingInputError as error:
@@ -249,9 +251,8 @@ class _Folding:
         """Fold a partition; damaged files are left out, or raise `DataError`."""
         configuration, request = self.configuration, self.configuration.folding
         request.slicing.check(planned.schema, planned.pieces[0].name)
-        asked = planned_metrics(request, planned)
-        due = configuration.due
-        kept = [w for w in configuration.stored(asked) if due is None or (w.group, w.of) in due]
+        due, stored = configuration.due, configuration.stored(configuration.wanted(request))
+        kept = [w for w in stored if due is None or (w.group, w.of) in due]
         files = Files.of(engine, planned, request.label, request.where, skip=skip, empty=True)
         folded = files.folding(kept, request=request).fold()
         if fingerprint(partition.files)[0] != partition.fingerprint:
@@ -264,7 +265,8 @@ class _Folding:
         columns, filtered = planned.schema.names, request.where is not None
         facts = gather_facts(partition.files, columns, pairs, folded.skipped, filtered=filtered)
         entry = _entry(partition, folded.labels(request.label), written, facts)
-        return Night(entry, _evaluation(partition.name, configuration, engine, folded))
+        evaluation = _evaluation(partition.name, configuration, engine, folded) if due is None else None
+        return Night(entry, evaluation)
 
 
 def _evaluation(name: str, configuration: Configuration, engine: Engine, folded: Folded) -> Evaluation | None:
