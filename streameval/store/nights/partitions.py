@@ -17,7 +17,6 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,10 +100,6 @@ def discover(data: object, roots: Iterable[str] = (), delta_version: int | None 
         raise OptionError(f"a store folds files: name paths, patterns or URIs, not a {type(data).__name__}")
     located = locate_all(map(os.fspath, named), delta_version)
     files = {(_with_scheme(file, file.path), file.name): file for file in located}
-    sizes: dict[str, tuple[int, int]] = {}  # and times; in a bucket, from one listing per tree
-    for _, tree in groupby(files.values(), key=lambda file: (file.filesystem, file.root)):
-        some = list(tree)
-        sizes |= zip((file.path for file in some), details(some), strict=True)
     by_name: dict[str, list[File]] = {}
     for (path, _), file in sorted(files.items(), key=lambda pair: pair[0]):
         root = max((root for root in roots if path.startswith(root.rstrip("/") + "/")), key=len, default=None)
@@ -120,7 +115,7 @@ def discover(data: object, roots: Iterable[str] = (), delta_version: int | None 
             )
         if len({file.path for file in own}) < len(own):
             raise DataError(f"{own[0].name}: named more than once; name inputs that do not overlap")
-        facts = fingerprint(own, [sizes[file.path] for file in own])
+        facts = fingerprint(own, [(file.size or 0, file.mtime or 0) for file in own])
         partitions.append(Partition(name, roots_of_name[0], tuple(own), *facts))
     return sorted(partitions, key=lambda partition: natural(partition.name))
 
