@@ -165,7 +165,7 @@ def churn(
     engine = ThreadEngine.start(memory=memory, spill=spill, threads=threads, progress=progress)
     test = None if where is None else Where.of(getattr(options["where"], "value", options["where"]))
     columns = [cluster, from_, *([unit] if unit else []), *(test.columns if test else ())]
-    scanned = scan.plan(data, list(dict.fromkeys(columns)), threads=engine.budget.threads, compute=engine.compute)
+    scanned = scan.plan(data, list(dict.fromkeys(columns)), threads=engine.budget.threads)
     scan.tell(scanned.skipped)
     files = Files.of(engine, scanned, None, test, skip=False)
     try:
