@@ -115,7 +115,8 @@ def discover(data: object, roots: Iterable[str] = (), delta_version: int | None 
             )
         if len({file.path for file in own}) < len(own):
             raise DataError(f"{own[0].name}: named more than once; name inputs that do not overlap")
-        facts = fingerprint(own, [(file.size or 0, file.mtime or 0) for file in own])
+        listed = [(file.size, file.mtime) for file in own if file.size is not None and file.mtime is not None]
+        facts = fingerprint(own, listed if len(listed) == len(own) else None)
         partitions.append(Partition(name, roots_of_name[0], tuple(own), *facts))
     return sorted(partitions, key=lambda partition: natural(partition.name))
 
@@ -127,7 +128,7 @@ def _with_scheme(file: File, path: str) -> str:
 
 
 def fingerprint(files: Sequence[File], sizes: Sequence[tuple[int, int]] | None = None) -> tuple[str, int]:
-    """Hash of the names, sizes and modification times of files, by default the current ones, and the total size."""
+    """Hash of the names, sizes and modification times of files, and the total size; by default the current ones."""
     sizes = details(files) if sizes is None else sizes
     facts = zip(files, sizes, strict=True)
     text = "\n".join(f"{file.origin}\t{size}\t{time}{file.deleted.hex()}" for file, (size, time) in facts)
