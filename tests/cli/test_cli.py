@@ -109,7 +109,7 @@ def test_every_verb_that_reads_says_what_it_would_read(data: Path, store: str) -
         assert done.stdout.startswith(text)
         passes = json.loads(as_json.stdout)
         assert all(each["rows"] == 100 for each in (passes if isinstance(passes, list) else [passes]))
-        assert done.stdout.count(of_data) == {"sketch": 6, "attribute": words.count("--by") + 1}.get(words[0], 1) * (
+        assert done.stdout.count(of_data) == {"sketch": 4, "attribute": words.count("--by") + 1}.get(words[0], 1) * (
             text == of_data
         )
     info = [json.loads(run("info", store, *more, "--plan", "--json", "-").stdout) for more in ((), ("--verify",))]

@@ -9,23 +9,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from streameval.engine.fold import Folded
 from streameval.errors import FormatError, OptionError
 from streameval.evaluation.run import finalize_all
+from streameval.options import as_json
 from streameval.results import Scalar
 from streameval.states.labels import LabelCounts
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec, histogram_spec, to_histogram
 from streameval.store.files.compaction import ColumnFiles
 from streameval.store.files.entries import Labels
+from streameval.store.nights.configuration import REPORTED
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
@@ -59,6 +61,38 @@ class LazyStates(Mapping[tuple[str, str], "State"]):
 
     def __len__(self) -> int:
         return len(self._readers)
+
+
+@dataclass(frozen=True)
+class Column:
+    """The metrics of a column of a store.
+
+    Attributes
+    ----------
+    request : the request of an evaluation that computes them
+    w : the state that they read
+    given : the options of the request that differ from the store's
+    """
+
+    request: Request
+    w: MetricRequest
+    given: Mapping[str, object]
+
+    @cached_property
+    def options(self) -> str:
+        """The options that affect the metrics, as text for keys."""
+        return json.dumps({name: as_json(self.request.options[name]) for name in REPORTED})
+
+    @property
+    def states(self) -> set[tuple[str, str]]:
+        """The states that an evaluation reads: that of the metrics, and the one whose replicates give intervals."""
+        source = self.w.family.replication.source_family if self.request.resampling.level else ""
+        return {(group, self.w.of) for group in (self.w.group, source) if group}
+
+    def undefined(self, reason: str, names: Iterable[str] | None = None) -> list[Scalar]:
+        """All metrics, or those with some names, without a value for a reason."""
+        names = [metric.name for metric in self.w.metrics] if names is None else names
+        return [replace(Scalar.undefined(name, reason), of=self.w.of) for name in names]
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,9 @@ An evaluation also has one row of the metric `DROPPED` for each reason to leave 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -37,13 +36,12 @@ import pyarrow.compute as pc
 from streameval.errors import DataError, OptionError, StoreError
 from streameval.evaluation.intervals import COUNTED
 from streameval.evaluation.request import NO_INTERVALS
-from streameval.options import as_json
 from streameval.results import Scalar, from_arrow, result_schema, to_arrow
 from streameval.scan import READ_ERRORS
 from streameval.store.files.delta import LOG, RowTable, data_files, open_table, read_commit, read_rows, reading
 from streameval.store.files.published import PublishedFiles
-from streameval.store.nights.configuration import REPORTED, SUBSETS
-from streameval.store.nights.merge import PrefixMerge
+from streameval.store.nights.configuration import SUBSETS
+from streameval.store.nights.merge import Column, PrefixMerge
 from streameval.store.nights.slices import evaluate_slices, stored_slicing
 from streameval.wording import canonical, plural, unknown_column
 
@@ -53,8 +51,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest
-    from streameval.evaluation.request import Request
     from streameval.evaluation.result import Evaluation
     from streameval.rules import Rule
     from streameval.states.grouped.keys import By
@@ -206,38 +202,6 @@ class ResultCache:
 def _action(version: int) -> str:
     """The description of a commit, which records the version of the ledger."""
     return f"version {version}"
-
-
-@dataclass(frozen=True)
-class Column:
-    """The metrics of a column of a store.
-
-    Attributes
-    ----------
-    request : the request of an evaluation that computes them
-    w : the state that they read
-    given : the options of the request that differ from the store's
-    """
-
-    request: Request
-    w: MetricRequest
-    given: Mapping[str, object]
-
-    @cached_property
-    def options(self) -> str:
-        """The options that affect the metrics, as text for keys."""
-        return json.dumps({name: as_json(self.request.options[name]) for name in REPORTED})
-
-    @property
-    def states(self) -> set[tuple[str, str]]:
-        """The states that an evaluation reads: that of the metrics, and the one whose replicates give intervals."""
-        source = self.w.family.replication.source_family if self.request.resampling.level else ""
-        return {(group, self.w.of) for group in (self.w.group, source) if group}
-
-    def undefined(self, reason: str, names: Iterable[str] | None = None) -> list[Scalar]:
-        """All metrics, or those with some names, without a value for a reason."""
-        names = [metric.name for metric in self.w.metrics] if names is None else names
-        return [replace(Scalar.undefined(name, reason), of=self.w.of) for name in names]
 
 
 class MetricSeries:

@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.history import History
-    from streameval.store.nights.merge import Nights
-    from streameval.store.nights.results import Column
+    from streameval.store.nights.merge import Column, Nights
 
 
 def find_slicing(configuration: Configuration, text: str) -> By | None:
