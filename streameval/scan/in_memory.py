@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
     import pyarrow.dataset as pads
-    from dask.delayed import Delayed
 
 
 SLICE_ROWS = 1 << 21  # largest number of rows of a slice, which is one piece
@@ -389,7 +388,7 @@ def are_delayed(data: object) -> bool:
     )
 
 
-def _computed(delayed: Delayed) -> Any:
+def _computed(delayed: Any) -> Any:
     """The value of a Dask object: computed by the client whose workers hold a part of it, or in this thread."""
     clients = (task.client for task in delayed.dask.values() if is_instance(task, "distributed", "Future"))
     client = next(clients, None)
