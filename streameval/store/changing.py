@@ -411,24 +411,26 @@ def _refuse_labels(
     snapshot: Snapshot, configuration: Configuration, nights: Mapping[str, Night]
 ) -> dict[str, DataError]:
     """The errors of the nights whose labels do not form two classes, by themselves or with those of the store."""
-    spec, errors = configuration.folding.label, dict[str, DataError]()
+    spec, refused, errors = configuration.folding.label, dict[str, str](), dict[str, DataError]()
     labels = labels_of([entry for name, entry in snapshot.entries.items() if name not in nights], spec)
     for name, night in nights.items():
-        entry, own = night.entry, labels_of([night.entry], spec)
         try:
-            merged = labels.merge(own)
+            merged = labels.merge(labels_of([night.entry], spec))
             merged.check()
         except LabelError as error:
-            why, (mine, rest) = str(error), (", ".join(map(str, sorted(one.values))) for one in (own, labels))
-            if rest:
-                why = (
-                    f"label column {spec.column!r} has the values {mine}, which do not form two classes with those of "
-                    f"the store's other partitions, {rest}; write them alike, or create another store with pos_label "
-                    "(--pos-label)"
-                )
-            errors[name] = LabelError(f"{entry.root}/{entry.partition}: {why}")
+            refused[name] = str(error)
             merged = labels.merge(labels_of([e for n, e in snapshot.entries.items() if n == name], spec))
         labels = merged
+    for name, why in refused.items():
+        entry = nights[name].entry
+        own, rest = (", ".join(map(str, sorted(one.values))) for one in (labels_of([entry], spec), labels))
+        if rest:
+            why = (
+                f"label column {spec.column!r} has the values {own}, which do not form two classes with those of the "
+                f"store's other partitions, {rest}; write them alike, or create another store with pos_label "
+                "(--pos-label)"
+            )
+        errors[name] = LabelError(f"{entry.root}/{entry.partition}: {why}")
     return errors
 
 
