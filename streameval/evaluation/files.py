@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.statements import LateSource, Statements
     from streameval.scan import Pruned, Scan, Where
     from streameval.states.labels import LabelSpec
+    from streameval.states.late import Matches
     from streameval.states.protocol import Spec
 
 RUN_OPTIONS = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")  # options of the engine
@@ -235,7 +236,7 @@ class Files:
     def check_found(self, folded: Folded) -> None:
         """Raise `LabelError` if rows have several labels and none is `pos_label`, or late labels are of no row."""
         if self.statements is not None:
-            self.statements.check(folded.states[self.statements.late.spec], self.names[0])
+            self.statements.check(cast("Matches", folded.states[self.statements.late.spec]), self.names[0])
         first, several = self.names[0], len(set(self.names)) > 1
         folded.labels(cast("LabelSpec", self.plan.label)).check_found(f"all of {first}, …" if several else first)
 
@@ -243,7 +244,8 @@ class Files:
         """Write the rejected statements, if there is a file for them; returns the counts of all; empty without any."""
         if self.statements is None:
             return {}
-        matches, labels = folded.states[self.statements.late.spec], folded.states[self.plan.label]
+        matches = cast("Matches", folded.states[self.statements.late.spec])
+        labels = folded.labels(cast("LabelSpec", self.plan.label))
         self.statements.save_rejects(matches)
         return self.statements.counted(matches, labels.neg + labels.pos)
 

@@ -171,7 +171,7 @@ class LateSource:
     def _scan(self, given: Any, engine: Engine) -> Scan:
         """The plan of one input."""
         try:
-            return scan.plan(given, self.columns, threads=engine.budget.threads, compute=engine.compute)
+            return scan.plan(given, self.columns, threads=engine.budget.threads)
         except MissingColumnError as error:
             option = {self.column: "label (--label)", self.time: "label_time (--label-time)"}
             remedy = option.get(error.column, "on='column_of_the_data=column_of_the_labels' (--on)")
