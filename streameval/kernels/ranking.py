@@ -37,33 +37,11 @@ def area_counts(neg, pos, below):
     return upper, lower
 
 
-@jit
-def _hold(words, first, upper, lower):
-    """Add to two 128-bit sums: a word to the first, and halves (as `add_words` takes them) to the second."""
-    words[0], words[1] = add_words(words[0], words[1], np.uint64(0), first)
-    words[2], words[3] = add_words(words[2], words[3], upper, lower)
-
-
 @inlined
-def _held_squares(counts, factors):
-    """Σ c·f, and Σ c·f² as sums with the upper and with the lower halves of f², for 32-bit words."""
-    first, upper, lower = np.uint64(0), np.uint64(0), np.uint64(0)
-    for i in range(counts.size):
-        count, factor = np.uint64(counts[i]), np.uint64(factors[i])
-        square = factor * factor
-        first += count * factor
-        upper += count * (square >> _HALF)
-        lower += count * (square & _LOW)
-    return first, upper, lower
-
-
-@inlined
-def _add_squares(words, counts, factors):
-    """Add Σ c·f and Σ c·f² to two 128-bit sums, for counts of any size."""
-    for i in range(counts.size):
-        count, factor = np.uint64(counts[i]), np.uint64(factors[i])
-        words[0], words[1] = multiply_add(words[0], words[1], count, factor)
-        words[2], words[3] = multiply_add(words[2], words[3], count, factor * factor)
+def _add_squares(words, at, count, factor):
+    """Add c·f and c·f² to the two 128-bit sums from column `at` on; f has 32 bits."""
+    words[at], words[at + 1] = multiply_add(words[at], words[at + 1], count, factor)
+    words[at + 2], words[at + 3] = multiply_add(words[at + 2], words[at + 3], count, factor * factor)
 
 
 @jit
@@ -71,29 +49,15 @@ def delong_counts(neg, pos, before_neg, before_pos, total_pos, drop_neg, drop_po
     """Σ p·a, Σ p·a², Σ n·b and Σ n·b², with a = 2F + n and b = 2(P − T) − p: twice the pairs of a row, ties as halves.
 
     F and T are the rows above the group. `a` and `b` are shifted right by `drop_neg` and `drop_pos` bits, so that they
-    fit into 32 bits. Groups are processed in batches of some hundred; if the counts of a batch fit into 32 bits too,
-    the multiplications are vectorized. Returns high and low words of the four sums, a uint64 array of shape (8,).
+    fit into 32 bits. Returns high and low words of the four sums, a uint64 array of shape (8,).
     """
     words = np.zeros(8, np.uint64)
-    a, b = np.empty(_GROUPS_AT_ONCE, np.uint32), np.empty(_GROUPS_AT_ONCE, np.uint32)
-    n, p = np.empty_like(a), np.empty_like(a)
     true, false = np.int64(total_pos - before_pos), np.int64(before_neg)
-    for first in range(0, neg.size, _GROUPS_AT_ONCE):
-        some_neg, some_pos = neg[first : first + _GROUPS_AT_ONCE], pos[first : first + _GROUPS_AT_ONCE]
-        start = false + total_pos - true
-        for i in range(some_neg.size):
-            a[i] = (2 * false + some_neg[i]) >> drop_neg
-            b[i] = (2 * true - some_pos[i]) >> drop_pos
-            n[i], p[i] = some_neg[i], some_pos[i]
-            false += some_neg[i]
-            true -= some_pos[i]
-        size = some_neg.size
-        if false + total_pos - true - start < HELD:
-            _hold(words[:4], *_held_squares(p[:size], a[:size]))
-            _hold(words[4:], *_held_squares(n[:size], b[:size]))
-        else:
-            _add_squares(words[:4], some_pos, a[:size])
-            _add_squares(words[4:], some_neg, b[:size])
+    for i in range(neg.size):
+        _add_squares(words, 0, np.uint64(pos[i]), np.uint64((2 * false + neg[i]) >> drop_neg))
+        _add_squares(words, 4, np.uint64(neg[i]), np.uint64((2 * true - pos[i]) >> drop_pos))
+        false += neg[i]
+        true -= pos[i]
     return words
 
 

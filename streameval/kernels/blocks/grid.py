@@ -27,7 +27,7 @@ _NAN = np.uint64(0xFFFFFFFFFFFFFFFF)  # in place of a code
 _AT_ONCE = 1 << 9  # rows
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ divided by the golden ratio
 _WORD = np.uint64(32)
-_CARRY = np.uint32(1 << 8)
+_CARRY = np.uint64(1 << 8)
 _CACHED = 1 << 20  # bytes; larger tables are prefetched
 
 
@@ -38,29 +38,6 @@ def add_bins(values, places, out):
         at = np.uint64(places[i])
         for j in range(values.shape[1]):
             out[at, j] += values[i, j]
-
-
-@jit
-def join_bins(places, table, wide, sums):
-    """Add the counts of each bin to those of its new place, which is at most its old place, and clear moved bins.
-
-    Parameters
-    ----------
-    places : int64 array of shape (n_bins,)
-    table, wide, sums : arrays of shape (n_bins, n) or longer, as `count_blocks` fills them; `sums` may be empty
-    """
-    for i in range(places.size):
-        at = places[i]
-        if at == i:
-            continue
-        for j in range(table.shape[1]):
-            both = np.uint32(table[at, j]) + np.uint32(table[i, j])
-            table[at, j] = np.uint8(both)
-            wide[at, j] += wide[i, j] + (both & _CARRY)
-            table[i, j], wide[i, j] = 0, 0
-        for j in range(sums.shape[1] if sums.shape[0] else 0):
-            sums[at, j] += sums[i, j]
-            sums[i, j] = 0.0
 
 
 @inlined
@@ -199,7 +176,7 @@ def count_blocks(
     ends : uint64 array of shape (n_bins + 1, 2), smallest and largest code of each bin; smallest > largest for unused
         bins
     table : uint8 array of shape (n_bins · n_blocks · 2,), rows by bin, block and label
-    wide : uint32 array of the same shape, multiples of 256 rows, carried from `table`
+    wide : uint64 array of the same shape, multiples of 256 rows, carried from `table`
     sums : float64 array of the same shape, the sums of weights; empty for unweighted rows
     nans, lost : arrays of shape (n_blocks, 2), rows and weights with NaN scores
     """

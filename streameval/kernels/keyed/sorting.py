@@ -110,7 +110,6 @@ SHORT = 16  # items that are sorted by insertion
 DIGIT = 0xFF  # largest digit of `by_two_digits`
 MOST_BITS = 13  # largest number of leading bits used at once: 2¹³ places stay in the cache
 
-_SOME = 64  # words up to which a bucket is sorted by one digit, then by insertion
 _EACH = 1  # log2 of the mean number of items of a place
 _MASK, _BITS = np.uint32(DIGIT), np.uint32(8)
 
@@ -165,29 +164,6 @@ def by_two_digits(words, spare, a, b, shift, places):
 
 
 @inlined
-def _by_one_digit(words, spare, size, places):
-    """Sort the first `size` words by the 8 leading bits of their spread, then by insertion."""
-    low = high = words[0]
-    for i in range(1, size):
-        low, high = min(low, words[i]), max(high, words[i])
-    shift = np.uint32(0)
-    while (high - low) >> shift > _MASK:
-        shift += np.uint32(1)
-    places[:] = 0
-    for i in range(size):
-        places[np.uint64((words[i] - low) >> shift)] += 1
-    end = 0
-    for digit in range(places.size):
-        end, places[digit] = end + places[digit], end
-    for i in range(size):
-        digit = np.uint64((words[i] - low) >> shift)
-        spare[np.uint64(places[digit])] = words[i]
-        places[digit] += 1
-    words[:size] = spare[:size]
-    insert(words, 0, size, np.uint32(0))
-
-
-@inlined
 def sort_bucket(words, spare, size, shift, places):
     """Sort the first `size` words, of 32 bits, which differ in the 16 bits at `shift` and perhaps below.
 
@@ -196,8 +172,6 @@ def sort_bucket(words, spare, size, shift, places):
     """
     if size <= SHORT:
         insert(words, 0, size, np.uint32(0))
-    elif size <= _SOME:
-        _by_one_digit(words, spare, size, places[0])
     else:
         by_two_digits(words, spare, 0, size, shift, places)
 

@@ -38,7 +38,6 @@ from streameval.states.keyed.grouping import (
     ShortWords,
     compact,
     group_items,
-    merge_counts,
     tally_bucket,
 )
 from streameval.states.keyed.layout import (
@@ -225,13 +224,6 @@ class KeyedCounts(Bucketed):
             return ((j, j + 1) for j in np.flatnonzero(sizes).tolist())
         return stretches(sizes, CHUNK, _DENSE if self.layout.bits == 16 else CHUNK)
 
-    @property
-    def forms(self) -> tuple[KeyedCounts, KeyedCounts]:
-        """The segments without counts, and those with counts."""
-        plain = tuple(segment for segment in self.segments if segment.counts is None)
-        counted = tuple(segment for segment in self.segments if segment.counts is not None)
-        return KeyedCounts(self.layout, plain), KeyedCounts(self.layout, counted)
-
     def _gathered(self, start: int, stop: int) -> Iterator[Counts | LabelledWords]:
         """As `rows_in`, for an interval that fits into memory."""
         middle = self.layout.buckets // 2
@@ -246,7 +238,7 @@ class KeyedCounts(Bucketed):
             for counted, run in groupby(zip(alike, parts, strict=True), lambda each: each[0]):
                 some = [part for _, part in run]
                 if counted:
-                    yield from self._mixed(a, some)
+                    yield from self._grouped(a, some)
                 else:
                     yield self._labelled(a, some)
 
@@ -275,14 +267,6 @@ class KeyedCounts(Bucketed):
         bounds = np.array([0, *(starts[2 * (start + last - a)] for _, last in parts)])
         buckets = start + np.array([first for first, _ in parts], np.int64)
         return LabelledWords(words, bounds, buckets, (a >= self.layout.buckets // 2) << 63)
-
-    def _mixed(self, start: int, parts: list[Interval]) -> Iterator[Counts]:
-        """Distinct keys of parts in which some items have counts; these items are few, or all."""
-        plain, counted = self.forms
-        span = start + parts[0][0], start + parts[-1][1]
-        check_items(plain.items_in(*span) + counted.items_in(*span), self.items_in(*span))
-        rows, items = plain._labelled(start, parts).counts(), counted._grouped(start, parts)  # noqa: SLF001 - of the same class
-        yield from map(merge_counts, rows, items)
 
     def _grouped(self, start: int, parts: list[Interval]) -> Iterator[Counts]:
         """Distinct keys of consecutive parts of an interval, given as buckets from its start."""

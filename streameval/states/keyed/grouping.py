@@ -202,28 +202,6 @@ def group_items(neg: Columns, pos: Columns, *, bucket: int = 0) -> Counts:
     return _grouped(neg, pos, bucket)[0]
 
 
-def merge_counts(one: Counts, other: Counts) -> Counts:
-    """Distinct keys, of one word and without weights, of two lists of distinct keys in the same buckets.
-
-    Examples
-    --------
-    >>> rest, times = np.empty((2, 0), np.uint64), np.ones(2, np.int64)
-    >>> one, other = (Counts(np.array(keys, np.uint64), rest, times, times) for keys in ([3, 5], [4, 5]))
-    >>> found = merge_counts(one, other)
-    >>> found.keys.tolist(), found.neg.tolist()
-    ([3, 4, 5], [1, 1, 2])
-    """
-    if not (one.keys.size and other.keys.size):
-        return one if one.keys.size else other
-    keys = np.concatenate((one.keys, other.keys))
-    order = np.argsort(keys, kind="stable")  # of two ascending lists
-    keys = keys[order]
-    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
-    neg, pos = (np.concatenate(pair)[order] for pair in ((one.neg, other.neg), (one.pos, other.pos)))
-    neg, pos = (np.add.reduceat(side, first) for side in (neg, pos))
-    return Counts(keys[first], _no_rest(first), neg, pos, bucket=one.bucket)
-
-
 def compact(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
     """Group items that will be grouped again, without losing weight.
 

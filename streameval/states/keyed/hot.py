@@ -42,7 +42,7 @@ Returns the number of remaining rows and the number of NaN scores.
 """
 
 LEARN = 1 << 18  # rows from which keys are learned: for fewer, compiling takes longer than it saves
-FULL = 1 << 32  # rows before which counts are moved out of the table, whose entries have 32 bits for each label
+FULL = 1 << 31  # rows after which keys are learned again, because a count of the table has 32 bits for each label
 SEEN = 3  # smallest number of rows of a hot key in the sample
 # by bytes of a word: keys are learned if one row in this many has one, and kept if half as many have; moving short
 # words is fast
@@ -75,8 +75,7 @@ class HotKeys:
         pairs = np.zeros((keys.shape[0] // 2, 2 * words + 2), np.uint64)
         pairs[:, : 2 * words] = keys.reshape(-1, 2 * words)
         self._table, self._halves = pairs.reshape(-1), pairs[:, 2 * words :]
-        self._earlier: Array | int = 0  # counts that were moved out of the table
-        self._rows, self._counted, self._since = 0, 0, 0
+        self._rows, self._counted = 0, 0
 
     @classmethod
     def learned(cls, words: Array, rest: Array, codes: Array, known: int) -> HotKeys | None:
@@ -101,14 +100,14 @@ class HotKeys:
 
     def absorb(self, words: Array, rest: Array, codes: Array) -> int:
         """Count the rows of hot keys and move the other rows to the front; returns the number of other rows."""
-        self._make_room(words.size)
+        self._rows += words.size
         left: int = absorb(words, rest, codes, self._further, self._table)
         self._counted += words.size - left
         return left
 
     def encode(self, absorb: Absorb, part: slice, words: Array, codes: Array) -> tuple[int, int]:
         """Encode rows and absorb them in one loop; see `Absorb` for the result."""
-        self._make_room(words.size)
+        self._rows += words.size
         left, missing = absorb(part, words, codes, self._table)
         self._counted += words.size - left
         return left, missing
@@ -123,38 +122,26 @@ class HotKeys:
         ids, label, more : the first words, not mixed, the labels, and one array for each further word
         words, codes, rest : outputs
         """
-        self._make_room(ids.size)
+        self._rows += ids.size
         stacked = more[0].reshape(-1, 1) if len(more) == 1 else np.column_stack([ids[:, np.newaxis][:, :0], *more])
         left: int = absorb_ids(ids, label, read_only(stacked), self._further, SHIFT, words, codes, rest, self._table)
         self._counted += ids.size - left
         return left
 
-    def _make_room(self, rows: int) -> None:
-        """Make room for the counts of `rows` further rows, fewer than `FULL`."""
-        if self._since + rows >= FULL:
-            self._earlier, self._since = self._tally(), 0
-            self._halves[:] = 0
-        self._since += rows
-        self._rows += rows
-
-    def _tally(self) -> Array:
-        """Rows counted so far, an int64 array of shape (n_slots, 2)."""
-        counts = self._halves.reshape(-1)
-        tally: Array = self._earlier + np.column_stack((counts & _HALF, counts >> np.uint64(32))).astype(np.int64)
-        return tally
-
     @property
     def worth(self) -> bool:
-        """Whether enough rows had a hot key, or too few rows have been seen to tell.
+        """Whether enough rows had a hot key, or too few rows have been seen to tell; and the counts have room.
 
         Half as many as to learn keys are enough: otherwise, keys with about that share of the rows would be learned and
         forgotten again and again.
         """
-        return self._rows < LEARN or self._counted * 2 * WORTH[self._dtype.itemsize] >= self._rows
+        many = self._counted * 2 * WORTH[self._dtype.itemsize] >= self._rows
+        return self._rows < LEARN or (many and self._rows < FULL)
 
     def items(self) -> tuple[Array, Array, Array, Array]:
         """Codes, words, further words and counts of all keys with rows, sorted by code."""
-        tally = self._tally()
+        counts = self._halves.reshape(-1)
+        tally = np.column_stack((counts & _HALF, counts >> np.uint64(32))).astype(np.int64)
         slots, labels = np.nonzero(tally)
         codes = (2 * self._buckets[slots] + labels).astype(np.uint32)
         order = np.argsort(codes, kind="stable")

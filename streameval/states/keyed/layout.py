@@ -266,7 +266,7 @@ class SegmentAddresses:
             begins = np.concatenate([segment.starts[a:b] for _, segment, a, b in own])
             ends = np.concatenate([segment.starts[a + 1 : b + 1] for _, segment, a, b in own])
             lengths = np.array([b - a for *_, a, b in own])
-            at = codes - bounds[0] if buckets is None else _places(codes, buckets, start, stop)
+            at = codes - bounds[0] if buckets is None else 2 * buckets.searchsorted(codes >> 1) + (codes & 1)
             starts[np.repeat([r for r, *_ in own], lengths), at + 1] = ends - begins
             np.cumsum(starts, axis=1, out=starts)
             last = np.cumsum(lengths)
@@ -300,17 +300,6 @@ def index_codes(codes: Sequence[Array], layout: Layout) -> tuple[Array, list[Arr
     place = np.empty(layout.codes, np.uint32)  # only those that occur are written and read
     place[distinct] = np.arange(distinct.size)
     return distinct, [place[some] for some in codes]
-
-
-def _places(codes: Array, buckets: Array, start: int, stop: int) -> Array:
-    """The place of each code among the codes of `buckets`, which are some of those from `start` to `stop`."""
-    indexed = (2 * buckets[:, np.newaxis] + np.arange(2)).ravel()
-    if codes.size * FEW < 2 * (stop - start):
-        return indexed.searchsorted(codes)
-    table = np.zeros(2 * (stop - start), np.int64)  # faster than a search for each
-    table[indexed - 2 * start] = np.arange(indexed.size)
-    found: Array = table[codes - np.uint32(2 * start)]
-    return found
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import OptionError
-from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, join_bins, scores_of, take_slots
+from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, scores_of, take_slots
 from streameval.kernels.jit import read_only
 from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
@@ -34,11 +34,10 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-_MOST_ROWS = 1 << 32  # rows that a builder's 32-bit counts can hold
 _CODE_BITS = 64
 _SAMPLE = 1 << 14  # rows from which the prefix length is chosen, at first and whenever bins run out
 _BIN_BYTES = 8 + 20 * SLOTS_A_BIN  # bytes of a bin, occupied or not: its prefix and its slots in the hash table
-_COUNT_BYTES, _WEIGHT_BYTES = 12, 16  # bytes of a (bin, block, label) cell, builder and state together
+_COUNT_BYTES, _WEIGHT_BYTES = 17, 16  # bytes of a (bin, block, label) cell, builder and state together
 _BYTE = 255  # mask of the lowest byte of a count, which the builder keeps in a separate table
 _NO_WEIGHTS = read_only(np.empty(0))
 
@@ -148,28 +147,21 @@ class _BlockBuilder:
         self.spec = spec
         self._shift = -1  # not known yet
         self._used = np.zeros(1, np.int64)
-        self._earlier: BlockCounts | None = None  # counts taken out of the table before they exceeded 32 bits
-        self._rows = 0  # counted in the table
         self._nan_rows, self._nan_weights = _tables(spec, 0)[2:]
-        self._make_room(room)
-        self._take_slots(self._ends[:0])
+        self._make_room(room, spec.empty())
 
-    def _make_room(self, bins: int) -> None:
-        """New tables for this number of bins."""
+    def _make_room(self, bins: int, state: BlockCounts) -> None:
+        """New tables for this number of bins, with the counts of a state."""
+        used = self._used[0] = state.prefixes.size
         self._prefixes = np.zeros(bins, np.uint64)
         self._table, self._sums, *_ = _tables(self.spec, bins, np.uint8)
-        self._wide = np.zeros(self._table.shape, np.uint32)  # carries from the byte counts, multiples of 256
+        self._wide = np.zeros(self._table.shape, np.uint64)  # carries from the byte counts, multiples of 256
+        self._ends = np.full((bins + 1, 2), (np.iinfo(np.uint64).max, 0), np.uint64)
+        self._prefixes[:used], self._ends[:used] = state.prefixes, state.ends
+        self._table[:used], self._wide[:used] = state.table & _BYTE, state.table & ~_BYTE
+        self._sums[: len(state.sums)] = state.sums
         self._finder = np.empty(1 << (SLOTS_A_BIN * bins - 1).bit_length(), np.min_scalar_type(self.spec.bins))
-        self._ends = np.empty((bins + 1, 2), np.uint64)
-
-    def _grow(self) -> None:
-        """Make room for four times as many bins."""
-        used, names = int(self._used[0]), ("_prefixes", "_table", "_wide", "_sums")
-        ends, old = self._ends[:used], [getattr(self, name) for name in names]
-        self._make_room(min(self.spec.bins, 4 * len(self._prefixes)))
-        for name, column in zip(names, old, strict=True):
-            getattr(self, name)[: len(column)] = column
-        self._take_slots(ends)
+        take_slots(self._prefixes[:used], self._finder, bins)
 
     def update(self, batch: Batch) -> None:
         array, blocks = batch.columns[self.spec.column], self.spec.key.numbers(batch)
@@ -191,57 +183,21 @@ class _BlockBuilder:
             self._shift = _shift_for(np.unique(_sampled_codes(scores)), self.spec.bins)
         rows = read_only(scores), read_only(label), _NO_WEIGHTS if weight is None else read_only(weight)
         start = 0
-        if self._rows + scores.size >= _MOST_ROWS:
-            self._set_aside()
-        self._rows += scores.size
         while start < scores.size:
             start = count_blocks(
                 *rows, read_only(blocks), start, self._shift, self._finder, self._prefixes, self._used, self._ends,
                 self._table.ravel(), self._wide.ravel(), self._sums.ravel(), self._nan_rows, self._nan_weights,
             )  # fmt: skip
             if start < scores.size and len(self._prefixes) < self.spec.bins:
-                self._grow()
+                self._make_room(min(self.spec.bins, 4 * len(self._prefixes)), self._state())
             elif start < scores.size:
                 self._coarsen(_sampled_codes(scores[start:]))
 
     def _coarsen(self, found: Array) -> None:
         """Shorten the prefixes until there is room for the codes `found`, which are counted next."""
-        used = int(self._used[0])
-        prefixes, ends = self._prefixes[:used], self._ends[:used]
-        more = _shift_for(np.union1d(prefixes, found >> np.uint64(self._shift)), self.spec.bins)
-        self._shift += more
-        found, first, at = np.unique(prefixes >> np.uint64(more), return_index=True, return_inverse=True)
-        order = np.argsort(first)  # by first old bin: no bin moves to a higher row, so rows are joined in place
-        places = np.argsort(order)[at]
-        rows = (used, -1)
-        sums = self._sums[:used].reshape(rows) if self.spec.weighted else self._sums.reshape(0, 1)
-        join_bins(places, self._table[:used].reshape(rows), self._wide[:used].reshape(rows), sums)
-        self._prefixes[: found.size], self._used[0] = found[order], found.size
-        joined = np.stack([np.full(found.size, np.iinfo(np.uint64).max), np.zeros(found.size, np.uint64)], axis=1)
-        np.minimum.at(joined[:, 0], places, ends[:, 0])
-        np.maximum.at(joined[:, 1], places, ends[:, 1])
-        self._take_slots(joined)
-
-    def _take_slots(self, ends: Array) -> None:
-        """Enter the current prefixes into the hash table; `ends` are the smallest and largest code of each bin."""
-        self._ends[: len(ends)], self._ends[len(ends) :] = ends, (np.iinfo(np.uint64).max, 0)
-        take_slots(self._prefixes[: len(ends)], self._finder, len(self._prefixes))
-
-    def _fill(self, state: BlockCounts) -> None:
-        """Replace the contents of the tables by the counts of a state."""
-        used = self._used[0] = state.prefixes.size
-        self._prefixes[:used] = state.prefixes
-        self._table[:used], self._table[used:] = state.table & _BYTE, 0
-        self._wide[:used], self._wide[used:] = state.table & ~_BYTE, 0
-        if self.spec.weighted:
-            self._sums[:used], self._sums[used:] = state.sums, 0
-        self._take_slots(state.ends)
-
-    def _set_aside(self) -> None:
-        """Set the counts aside and empty the table, before a count may exceed 32 bits."""
-        self._earlier, self._rows = self.state(), 0
-        self._fill(self.spec.empty())
-        self._nan_rows, self._nan_weights = np.zeros_like(self._nan_rows), np.zeros_like(self._nan_weights)
+        state = self._state()
+        self._shift += _shift_for(np.union1d(state.prefixes, found >> np.uint64(self._shift)), self.spec.bins)
+        self._make_room(len(self._prefixes), state.at_shift(self._shift))
 
     def _state(self) -> BlockCounts:
         used = int(self._used[0])
@@ -252,8 +208,7 @@ class _BlockBuilder:
         return BlockCounts(self.spec, max(self._shift, 0), *found, self._nan_rows, self._nan_weights)
 
     def state(self) -> BlockCounts:
-        state = self._state() if self._used[0] else self._state().at_shift(0)
-        return state if self._earlier is None else self._earlier.merge(state)
+        return self._state().at_shift(0)
 
 
 def _add(bins: Array, places: Array, out: Array) -> None:
