@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
-from streameval.kernels.keyed.sorting import DIGIT, MOST_BITS, SHORT, by_two_digits, insert, shift_of
+from streameval.kernels.keyed.sorting import DIGIT, MOST_BITS, SHORT, insert, shift_of, sort_bucket
 from streameval.kernels.keys import rank_f4
 
 CELL_BITS = 15
@@ -37,7 +37,6 @@ _CELL = np.uint32((1 << CELL_BITS) - 1)
 _ONE = np.uint32(1)
 _HALF = np.uint64(32)
 _UNIT = float(1 << 62)
-_SHORT = 48  # words of a bucket that are sorted by insertion
 KEY_SHIFT = np.uint32(CELL_BITS + 1)  # bits below the key of a labelled word
 _PASSED, _LEFT, _OTHERS, _START = range(4)
 _HALF_WORD, _LOWER_HALF = np.int64(32), np.int64((1 << 32) - 1)
@@ -60,12 +59,7 @@ def sort_words(words, starts, spare, low):
     """
     places = np.zeros((2, DIGIT + 1), np.int64)
     for j in range(starts.size - 1):
-        a, b = starts[j], starts[j + 1]
-        if b - a <= _SHORT:
-            insert(words, a, b, low)
-            continue
-        for shift in range(low, 32, 16):
-            by_two_digits(words, spare, a, b, np.uint32(shift), places)
+        sort_bucket(words, spare, starts[j], starts[j + 1], low, places)
 
 
 @jit
@@ -139,28 +133,6 @@ DISTANCE_BITS = 48  # of a key from its bucket's base
 _LONG_SHIFT = np.uint64(CELL_BITS)
 _LONG_CELL = np.uint64((1 << CELL_BITS) - 1)
 _LONG_ONE = np.uint64(1)
-_CODE_SHIFT = np.uint32(1)
-_MAGNITUDE = np.uint64((1 << 63) - 1)
-_LEAST, _MOST = np.uint64((1023 - 126) << 52), np.uint64((1023 + 127) << 52)  # 2⁻¹²⁶ and 2¹²⁷ as float64
-_INFINITE = np.uint64(0x7FF << 52)
-
-
-@jit
-def fit_f8(bits):
-    """Whether the distances of all float64 scores, given as uint64 `bits`, fit: magnitudes float32 holds, and ±inf."""
-    beyond = False
-    for i in range(bits.size):
-        size = bits[i] & _MAGNITUDE
-        beyond |= (size < _LEAST) & (size != 0)
-        beyond |= (size > _MOST) & (size != _INFINITE)
-    return not beyond
-
-
-@jit
-def shorten(words, codes, raw, table, bases):
-    """Turn whole keys into long words, in place; ``table[raw]`` is the cell, and all distances must fit."""
-    for i in range(words.size):
-        words[i] = ((words[i] - bases[codes[i] >> _CODE_SHIFT]) << _LONG_SHIFT) | np.uint64(table[raw[i]])
 
 
 @jit

@@ -15,28 +15,10 @@ from streameval.kernels.keys import ID_BUCKETS, MIX
 
 BLOCK_BITS = ID_BUCKETS.bit_length() - 2  # bits of the number of a bucket, without the highest
 
-_MIX = np.uint64(MIX)
 _UNMIX = np.uint64(pow(MIX, -1, 1 << 64))
 _BITS = np.uint64(BLOCK_BITS)
-_FREE = np.uint64(64 - BLOCK_BITS)
 _TOP = np.uint64(1 << 63)
-_CODE = np.uint64(63 - BLOCK_BITS)
 _LOW = np.uint64((1 << (63 - BLOCK_BITS)) - 1)
-
-
-@jit
-def encode_cells(ids, second, blocks, label, words, codes):
-    """Encode rows by the id of their cluster and their block.
-
-    `second` holds the second words of the ids, or is empty; the second words of the keys overwrite it.
-    """
-    for i in range(ids.size):
-        mixed, low = ids[i] * _MIX, np.uint64(blocks[i])
-        if second.size:
-            low = second[i] >> _FREE
-            second[i] = (second[i] << _BITS) | np.uint64(blocks[i])
-        words[i] = (mixed & _TOP) | ((mixed << _BITS) & ~_TOP) | low
-        codes[i] = (np.uint32(mixed >> _CODE) << np.uint32(1)) | np.uint32(label[i])
 
 
 @jit

@@ -104,7 +104,7 @@ def rank_buckets(rows, items, tallied, table, seen, above, twice, sums):
             _tally(rows, b, table, above, twice, sums, items[b], seen)
         elif items[b]:
             _gather(rows, b, words)
-            sort_bucket(words, spare, items[b], _LABEL_BITS, places)
+            sort_bucket(words, spare, 0, items[b], _LABEL_BITS, places)
             rank_sorted(words[: items[b]], above, twice, sums)
 
 

@@ -107,7 +107,8 @@ def _sort_leading(words, spare, counts):
 
 
 SHORT = 16  # items that are sorted by insertion
-DIGIT = 0xFF  # largest digit of `by_two_digits`
+_SOME = 32  # words of a bucket that are
+DIGIT = 0xFF  # largest digit of `sort_bucket`
 MOST_BITS = 13  # largest number of leading bits used at once: 2¹³ places stay in the cache
 
 _EACH = 1  # log2 of the mean number of items of a place
@@ -143,8 +144,15 @@ def insert(words, a, b, low):
 
 
 @inlined
-def by_two_digits(words, spare, a, b, shift, places):
-    """Sort 32-bit words stably by the 16 bits at `shift`, 8 at a time; `places` is scratch for the places of digits."""
+def sort_bucket(words, spare, a, b, shift, places):
+    """Sort the 32-bit words from a to b stably by the 16 bits at `shift`, or few words by all bits from `shift` on.
+
+    `spare` is scratch of the same size, and `places`, an int64 array of shape (2, `DIGIT` + 1), for the places of
+    digits of 8 bits.
+    """
+    if b - a <= _SOME:
+        insert(words, a, b, shift)
+        return
     places[:] = 0
     for i in range(a, b):
         places[0, np.uint64((words[i] >> shift) & _MASK)] += 1
@@ -161,19 +169,6 @@ def by_two_digits(words, spare, a, b, shift, places):
         digit = np.uint64((spare[i] >> (shift + _BITS)) & _MASK)
         words[np.uint64(places[1, digit])] = spare[i]
         places[1, digit] += 1
-
-
-@inlined
-def sort_bucket(words, spare, size, shift, places):
-    """Sort the first `size` words, of 32 bits, which differ in the 16 bits at `shift` and perhaps below.
-
-    Words with equal bits from `shift` on stay in their order or are sorted by the bits below. `spare` is scratch of at
-    least `size` words, and `places`, an int64 array of shape (2, `DIGIT` + 1), for the places of digits.
-    """
-    if size <= SHORT:
-        insert(words, 0, size, np.uint32(0))
-    else:
-        by_two_digits(words, spare, 0, size, shift, places)
 
 
 @jit

@@ -14,15 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.budget import Budget
-from streameval.kernels import sweep
-from streameval.kernels.blocks.clusters import count_rows, encode_cells
+from streameval.kernels.blocks.clusters import count_rows
 from streameval.kernels.groups import recoded_rows
 from streameval.kernels.jit import read_only
-from streameval.kernels.keys import encode_f8
+from streameval.kernels.sweep import narrow_f4
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.table import GroupTable, TableBuilder, inner_facts
-from streameval.states.grouped.tag_words import LongScores, NarrowCells, NarrowClusters, NarrowScores, bases, tag_words
+from streameval.states.grouped.tag_words import NarrowCells, NarrowScores, tag_words
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
 from streameval.states.keyed.builder import SegmentBuilders
 from streameval.states.keyed.counts import KeyedCounts
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch, Spec, StoredSpec
     from streameval.typing import Array
 
-    Encode = Callable[[slice, Array, Array], None]  # fills words and codes of some rows
     Added = tuple[Mapping[str, "Fact"], Array | None]  # facts; of clusters, the rows of each group by label
 
 _ROWS = 1 << 16  # rows whose codes are looked up at a time, so that they stay in the cache
@@ -135,11 +133,10 @@ class TaggedBuilder:
     ) -> None:
         """Add rows by the words of their whole keys, their sides in the inner table, and their tags."""
         (narrow, wide), inner = tag_words(self.inner)[run], self.inner
-        if not isinstance(inner, ScoreSpec):
-            codes = id_codes(first)
+        if isinstance(inner, ScoreSpec):
+            codes = inner.buckets(first).astype(np.uint32) << np.uint32(1)
         else:
-            buckets = inner.packing.bucket(first) if inner.layout.bits == 64 else first >> np.uint64(16)
-            codes = buckets.astype(np.uint32) << np.uint32(1)
+            codes = id_codes(first)
         codes |= np.asarray(side, np.uint32)
         tags = tags.astype(np.uint64, copy=False)
         fits = int(tags.max(initial=0)) < narrow.groups
@@ -222,28 +219,17 @@ def _add_scores(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
     weights = batch.weight[rows] if inner.weighted and batch.weight is not None else NO_WEIGHTS
     form, table = builder.form("keyed", tags), tags.table
     values, label, raw = (read_only(each) for each in (values, batch.label[rows], tags.split.raw[rows]))
-    encode = _score_encoder(form, inner.type, values, label, raw, table)
-    if encode is not None:
+    if isinstance(form, NarrowScores) and inner.type == "f4":  # this loop folds what most calls slice
+        bits = values.view(np.uint32)
+
+        def encode(part: slice, *out: Array) -> None:
+            narrow_f4(bits[part], raw[part], table, label[part], *out)
+
         builder.rows("keyed", form).add(values.size, encode, weights=weights)
     else:
         keys = rank_keys(values, inner.type)
         builder.add_keys("keyed", keys, np.empty((keys.size, 0), np.uint64), label, table[raw], weights=weights)
     return facts, None
-
-
-def _score_encoder(form: TagWords, kind: str, values: Array, label: Array, raw: Array, table: Array) -> Encode | None:
-    """A loop that encodes floats with narrow words; None if there is none, or a key does not fit."""
-    if isinstance(form, NarrowScores) and kind == "f4":
-        bits = values.view(np.uint32)
-        return lambda part, *out: sweep.narrow_f4(bits[part], raw[part], table, label[part], *out)
-    if not (isinstance(form, LongScores) and kind == "f8" and sweep.fit_f8(values.view(np.uint64))):
-        return None
-
-    def encode(part: slice, words: Array, codes: Array) -> None:
-        encode_f8(values[part], label[part], words, codes)
-        sweep.shorten(words, codes, raw[part], table, bases(kind))
-
-    return encode
 
 
 def _add_clusters(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
@@ -262,30 +248,15 @@ def _add_clusters(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
     first, rest = identify(array, inner.type, inner.scope, batch.partition)
     if inner.unlabelled:
         rest = np.column_stack((rest, bare[rows].astype(np.uint64)))
-    label, raw, form = batch.label[rows], tags.split.raw[rows], builder.form("keyed", tags)
+    label, raw = batch.label[rows], tags.split.raw[rows]
     table = tags.table.astype(np.int64)
     counts = np.zeros((int(tags.codes.max()) + 1, 2), np.int64)
     for start in range(0, label.size, _ROWS):
         part = slice(start, start + _ROWS)
         codes = recoded_rows(raw[part], table)
         counts += count_rows(codes, read_only(label[part]), len(counts))
-        if isinstance(form, NarrowClusters):
-            _encode_clusters(builder.rows("keyed", form), first[part], rest[part], codes, label[part])
-        else:
-            builder.add_keys("keyed", mixed(first[part]), rest[part], label[part], codes)
+        builder.add_keys("keyed", mixed(first[part]), rest[part], label[part], codes)
     return facts, counts[tags.codes]
-
-
-def _encode_clusters(segments: SegmentBuilder, first: Array, rest: Array, codes: Array, label: Array) -> None:
-    """Add rows with narrow words, given by the words of their cluster ids."""
-    rest = rest.copy()  # `encode` overwrites them with the words of the keys
-    first, label, tags = read_only(first), read_only(label), read_only(codes.astype(np.uint16))
-    second = rest.reshape(-1)
-
-    def encode(part: slice, *out: Array) -> None:
-        encode_cells(first[part], second[part], tags[part], label[part], *out)
-
-    segments.add(first.size, encode, rest)
 
 
 def _add_cells(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.jit import read_only
 from streameval.kernels.keyed import packing as kernels
 from streameval.kernels.segments import sum_pieces
 from streameval.states.facts import check_counts
@@ -57,8 +56,8 @@ class Packing:
     ----------
     layout : Layout
         Layout of the segments.
-    bucket : callable
-        Maps uint64 keys to buckets; unused for 16-bit words, where the bucket is the upper half of the key.
+    buckets : callable
+        Maps uint64 keys to buckets.
 
     Examples
     --------
@@ -71,7 +70,7 @@ class Packing:
     """
 
     layout: Layout
-    bucket: Callable[[Array], Array]
+    buckets: Callable[[Array], Array]
 
     @property
     def schema(self) -> pa.Schema:
@@ -88,7 +87,7 @@ class Packing:
         for table in tables:
             if not table.num_rows:
                 continue
-            first, end = self._buckets(read_only(table.column("key").to_numpy()[[0, -1]])).tolist()
+            first, end = self.buckets(table.column("key").to_numpy()[[0, -1]]).tolist()
             if held and first != last:
                 yield from map(self.pack, self._cut(held))
                 held, rows = [], 0
@@ -106,20 +105,16 @@ class Packing:
         [table] = pa.Table.from_batches(tables).combine_chunks().to_batches()
         if table.num_rows <= KEYS:
             return [table]
-        buckets = self._buckets(table.column("key").to_numpy())
+        buckets = self.buckets(table.column("key").to_numpy())
         bounds = np.append(np.flatnonzero(np.append(True, buckets[1:] != buckets[:-1])), buckets.size)
         large = np.flatnonzero(np.diff(bounds) > KEYS)
         cuts = [at for a, b in zip(bounds[large], bounds[large + 1], strict=True) for at in range(a + KEYS, b, KEYS)]
         return [table.slice(a, b - a) for a, b in pairwise([0, *cuts, table.num_rows])]
 
-    def _buckets(self, keys: Array) -> Array:
-        """The bucket of each key."""
-        return keys >> np.uint64(16) if self.layout.bits == 16 else self.bucket(keys)
-
     def pack(self, table: pa.RecordBatch) -> pa.RecordBatch:
         """The pieces of a part of a table: of whole buckets, or of some keys of one."""
         columns = {name: table.column(name).to_numpy() for name in table.schema.names}
-        keys, buckets = columns["key"], self._buckets(columns["key"])
+        keys, buckets = columns["key"], self.buckets(columns["key"])
         words = keys.astype(np.uint16) if self.layout.bits == 16 else keys
         few = self._few
         parts = []

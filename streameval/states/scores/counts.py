@@ -104,9 +104,15 @@ class ScoreSpec(MissingScores):
     @property
     def packing(self) -> Packing:
         """Delta encoding of the table for storage."""
-        flip = np.uint64(0) if self.type == "u8" else SIGN
-        wide = kernels.buckets_f8 if self.type == "f8" else lambda keys: kernels.buckets_i8(keys, flip)
-        return Packing(self.layout, wide)
+        return Packing(self.layout, self.buckets)
+
+    def buckets(self, keys: Array) -> Array:
+        """The bucket of each key, a uint64 array."""
+        if self.layout.bits == 16:
+            return keys >> np.uint64(16)
+        keys, flip = read_only(keys), np.uint64(0) if self.type == "u8" else SIGN
+        buckets: Array = kernels.buckets_f8(keys) if self.type == "f8" else kernels.buckets_i8(keys, flip)
+        return buckets
 
     def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> ScoreCounts:
         """The state of the packed table that `ScoreCounts.to_arrow` wrote."""
@@ -262,9 +268,7 @@ class ScoreCounts(PlainState):
         """An interval of buckets with all scores from `low` to `high`, perhaps slightly too large."""
         ends = enclosing(low, high, self.spec.type)[::-1].copy()  # the best score has the first bucket
         keys = rank_keys(ends, self.spec.type)
-        start, last = (
-            keys >> np.uint64(16) if self.keyed.layout.bits == 16 else self.spec.packing.bucket(keys)
-        ).tolist()
+        start, last = self.spec.buckets(keys).tolist()
         return start, last + 1
 
     def groups(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[Counts]:
