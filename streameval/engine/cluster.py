@@ -343,8 +343,9 @@ class ClusterEngine:
 
     def _rounds_of(self, ranges: Ranges, first: FirstRound, finish: Callable[[list[list[Any]]], T]) -> T:
         """Do all rounds on the workers that hold the rows of the first one."""
-        rows, at, resources = ranges.futures, first.holder, self._resources(1)
+        rows, resources = ranges.futures, self._resources(1)
         current: Round = first
+        at: StoredSpec | str = first.holder
         intervals = [(part[0][0], part[-1][1]) for part in ranges.shards[first.holder]]
         results: list[list[Future]] = []
         while True:

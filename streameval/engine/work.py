@@ -141,7 +141,7 @@ def visit(
     values = [value for value, _ in visits]
     if not outline.hands_on:
         return (values, None), {}
-    handed = merge([part for _, part in visits])
+    handed = merge([part for _, part in visits if part is not None])
     return (values, outline_only(handed)), {ROWS: handed.runs()}
 
 

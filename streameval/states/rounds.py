@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.keyed.layout import Interval
+    from streameval.states.protocol import StoredSpec
 
     T = TypeVar("T")
     R = TypeVar("R")
@@ -59,7 +60,7 @@ class FirstRound(Round, Protocol):
     """A round over the rows of a state."""
 
     @property
-    def holder(self) -> Any:
+    def holder(self) -> StoredSpec:
         """The spec of the state that holds the rows."""
 
 

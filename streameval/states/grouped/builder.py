@@ -29,7 +29,7 @@ from streameval.states.keyed.hot import by_run
 from streameval.states.keyed.ids import id_codes, identify, mixed, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.types import numbers, rank_keys
+from streameval.states.scores.types import present, rank_keys
 from streameval.states.scores.weights import sums_at
 
 if TYPE_CHECKING:
@@ -200,22 +200,14 @@ class TaggedBuilder:
 
 
 def _add_scores(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
-    inner, column = builder.inner, row_nulls(batch.columns[builder.inner.column])
-    rows: Array | slice = slice(None)
-    if column.null_count:
-        rows = np.flatnonzero(column.is_valid())
-        column = column.drop_null()
-    values = numbers(column, inner.type)
-    if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
-        rows = np.arange(batch.label.size)[rows][~missing]
-        values = values[~missing]
+    inner = builder.inner
+    values, rows, missing = present(batch, inner.column, inner.type)
     facts: dict[str, Fact] = {}
-    if values.size < batch.label.size:
+    if missing.size:
         _refuse(inner, batch, inner.nan == "error")
-        left = np.delete(np.arange(batch.label.size), rows)
-        facts["nan_rows"] = Fact(left, batch.label[left])
+        facts["nan_rows"] = Fact(missing, batch.label[missing])
         if inner.weighted and batch.weight is not None:
-            facts["nan_weights"] = Fact(left, batch.label[left], batch.weight[left])
+            facts["nan_weights"] = Fact(missing, batch.label[missing], batch.weight[missing])
     weights = batch.weight[rows] if inner.weighted and batch.weight is not None else NO_WEIGHTS
     form, table = builder.form("keyed", tags), tags.table
     values, label, raw = (read_only(each) for each in (values, batch.label[rows], tags.split.raw[rows]))

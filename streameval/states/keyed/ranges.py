@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -57,7 +57,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
     return {name: reduce(KeyedCounts.merge, (part[name] for part in parts)) for name in parts[0]}
 
 
-def restored(outline: State | Round, rows: Rows) -> Any:
+def restored(outline: K, rows: Rows) -> K:
     """The state with this outline and the rows of a range."""
     return outline.with_runs({name: rows[name].within(counts) for name, counts in outline.runs().items()})
 

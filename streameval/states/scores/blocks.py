@@ -24,7 +24,7 @@ from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_b
 from streameval.kernels.jit import read_only
 from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
-from streameval.states.scores.types import MissingScores, floats, numbers, refuse_nan
+from streameval.states.scores.types import MissingScores, floats, present, refuse_nan
 from streameval.states.scores.weights import unit_of
 from streameval.wording import plural
 
@@ -164,17 +164,14 @@ class _BlockBuilder:
         take_slots(self._prefixes[:used], self._finder, bins)
 
     def update(self, batch: Batch) -> None:
-        array, blocks = batch.columns[self.spec.column], self.spec.key.numbers(batch)
-        label, weight = batch.label, batch.weight if self.spec.weighted else None
-        if array.null_count:
-            valid = array.is_valid().to_numpy(zero_copy_only=False)
-            lost = blocks[~valid], label[~valid]
-            np.add.at(self._nan_rows, lost, 1)
-            if weight is not None:
-                np.add.at(self._nan_weights, lost, weight[~valid])
-                weight = weight[valid]
-            array, label, blocks = array.drop_null(), label[valid], blocks[valid]
-        self._count(floats(numbers(array, self.spec.type), self.spec.type), label, weight, blocks)
+        values, rows, missing = present(batch, self.spec.column, self.spec.type, nan=False)
+        blocks, weight = self.spec.key.numbers(batch), batch.weight if self.spec.weighted else None
+        lost = blocks[missing], batch.label[missing]
+        np.add.at(self._nan_rows, lost, 1)
+        if weight is not None:
+            np.add.at(self._nan_weights, lost, weight[missing])
+            weight = weight[rows]
+        self._count(floats(values, self.spec.type), batch.label[rows], weight, blocks[rows])
         refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
 
     def _count(self, scores: Array, label: Array, weight: Array | None, blocks: Array) -> None:

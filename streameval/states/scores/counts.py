@@ -35,13 +35,12 @@ from streameval.states.scores.types import (
     MissingScores,
     decode,
     enclosing,
-    numbers,
+    present,
     rank_keys,
     refuse_nan,
     score_type,
-    split_nulls,
 )
-from streameval.states.scores.weights import added, in_units, rounded_sides, unit_of
+from streameval.states.scores.weights import add_sides, added, in_units, rounded_sides, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -128,10 +127,12 @@ class _ScoreBuilder:
         self._null_weights: tuple[list[float], list[float]] = ([], [])
 
     def update(self, batch: Batch) -> None:
-        weight = batch.weight if self.spec.weighted else None
-        array, label, weight = split_nulls(batch, self.spec.column, weight, self._null_rows, self._null_weights)
-        values = numbers(array, self.spec.type)
-        weights, absorb = NO_WEIGHTS if weight is None else weight, None
+        values, rows, missing = present(batch, self.spec.column, self.spec.type, nan=False)
+        label, weights, absorb = batch.label[rows], NO_WEIGHTS, None
+        self._null_rows += np.bincount(batch.label[missing], minlength=2)
+        if self.spec.weighted and batch.weight is not None:
+            weights = batch.weight[rows]
+            add_sides(batch.weight[missing], batch.label[missing], self._null_weights)
         if self.spec.type == "f4":
             bits, labels = read_only(values.view(np.uint32)), read_only(label)
 

@@ -32,7 +32,7 @@ from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, gather
 from streameval.states.facts import check_counts
 from streameval.states.keyed.ids import hash_bytes
 from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
-from streameval.states.scores.types import MissingScores, float_limit, numbers, refuse_nan
+from streameval.states.scores.types import MissingScores, float_limit, present, refuse_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -123,21 +123,14 @@ class Draws:
 
     def update(self, batch: Batch) -> None:
         """Draw rows from a batch; raises `NullError` if the policy refuses a missing score."""
-        array, label, kept = batch.columns[self.spec.column], batch.label, batch.kept
-        weight = batch.weight if self.spec.weighted else None
-        nan = np.zeros(2, np.int64)
-        if array.null_count:
-            valid = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
-            nan += np.bincount(np.delete(label, valid), minlength=2)
-            array, label, kept = array.drop_null(), label[valid], valid if kept is None else kept[valid]
-            weight = None if weight is None else weight[valid]
-        values = numbers(array, self.spec.type)
+        values, rows, missing = present(batch, self.spec.column, self.spec.type, nan=False)
         values = read_only(quotients(values, int(self.spec.type[1:])) if self.spec.type[0] == "d" else values)
-        label = read_only(label)
+        label, nan = read_only(batch.label[rows]), np.bincount(batch.label[missing], minlength=2)
+        weight = batch.weight[rows] if self.spec.weighted and batch.weight is not None else _NO_WEIGHTS
+        kept = batch.kept if batch.kept is None and not missing.size else (batch.offsets() - batch.row)[rows]
         if values.dtype.kind == "f" and values.size and np.isnan(values.min()):  # NaN if any score is: a fast check
             nan += np.bincount(label[np.isnan(values)], minlength=2)
-        places = _NO_PLACES if kept is None else read_only(kept)
-        weight = _NO_WEIGHTS if weight is None else read_only(weight)
+        places, weight = _NO_PLACES if kept is None else read_only(kept), read_only(weight)
         seed = np.uint64(origin_hash(self.spec.seed, batch.origin))
         group = origin_hash(self.spec.seed, f"{batch.origin}\0{batch.start}") % GROUPS if self.spec.whole else -1
         for start in range(0, values.size, SLICE):

@@ -32,7 +32,7 @@ from streameval.states.keyed.ids import id_codes, id_words, identify, mixed, row
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.keyed.ranges import buckets
 from streameval.states.protocol import Batch, PlainState, Totals, Traits, mergeable, same_table
-from streameval.states.scores.types import MissingScores, numbers, rank_keys, refuse_nan
+from streameval.states.scores.types import MissingScores, present, rank_keys, refuse_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -143,22 +143,18 @@ class _GroupScoreBuilder:
         self._nan_rows = np.zeros(2, np.int64)
 
     def update(self, batch: Batch) -> None:
-        score, group, label = (*(batch.columns[name] for name in self.spec.columns), batch.label)
-        valid = score.is_valid().to_numpy(zero_copy_only=False)
-        values = numbers(score.drop_null(), self.spec.type)
-        if values.dtype.kind == "f":
-            there = ~np.isnan(values)
-            valid[np.flatnonzero(valid)], values = there, values[there]
-        if values.size < label.size:
-            self._nan_rows += np.bincount(label[~valid], minlength=2)
-            refuse_nan(self.spec.nan, self._nan_rows.any(), batch.name, self.spec.column)
-            group, label = group.filter(pa.array(valid)), label[valid]
+        values, rows, missing = present(batch, self.spec.column, self.spec.type)
+        group, label = batch.columns[self.spec.groups], batch.label[rows]
+        if missing.size:
+            self._nan_rows += np.bincount(batch.label[missing], minlength=2)
+            refuse_nan(self.spec.nan, True, batch.name, self.spec.column)
+            group = group.take(pa.array(rows))
         keys, group = rank_keys(values, self.spec.type), row_nulls(group)
-        present = group.is_valid().to_numpy(zero_copy_only=False)
+        there = group.is_valid().to_numpy(zero_copy_only=False)
         words = np.zeros((id_words(self.spec.group_type), keys.size), np.uint64)
         first, rest = identify(group.drop_null(), self.spec.group_type)
-        words[:, present] = first, *rest.T
-        self.add(present, [*words, keys], label)
+        words[:, there] = first, *rest.T
+        self.add(there, [*words, keys], label)
 
     def add(self, present: Array, words: Sequence[Array], label: Array, counts: Array = NO_COUNTS) -> None:
         """Add rows, or items with counts.

@@ -38,7 +38,7 @@ from streameval.kernels.histogram import (
 from streameval.kernels.jit import read_only
 from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
 from streameval.states.scores.parts import Ends, ScorePart
-from streameval.states.scores.types import MissingScores, decode, float_limit, numbers, refuse_nan, split_nulls
+from streameval.states.scores.types import MissingScores, decode, float_limit, present, refuse_nan
 from streameval.states.scores.weights import add_sides, added, in_units, rounded_sides, two_sums, unit_of
 
 if TYPE_CHECKING:
@@ -143,17 +143,17 @@ class _HistogramBuilder:
         if self._rows + batch.label.size > _PACKED_ROWS:  # before nulls are counted, which are refused below
             self._full.append(self._counted())
             self._clear()
-        weight = batch.weight if self.spec.weighted else None
-        array, label, weight = split_nulls(batch, self.spec.column, weight, self._nan_rows, self._nan_weights)
-        values = numbers(array, self.spec.type)
+        values, rows, missing = present(batch, self.spec.column, self.spec.type, nan=False)
         values = read_only(quotients(values, int(self.spec.type[1:])) if self.spec.type[0] == "d" else values)
-        label = read_only(label)
+        label = read_only(batch.label[rows])
+        self._nan_rows += np.bincount(batch.label[missing], minlength=2)
         self._rows += len(values)
         tables = self._packed, self._only
         self._nan_rows += bin_counts(values, label, float_limit(self.spec.type), *tables, FIRSTS, SHIFTS)
-        if weight is not None:
+        if self.spec.weighted and batch.weight is not None:
+            weight, nans = batch.weight[rows], np.isnan(values)
             bin_weights(values, label, read_only(weight), self._sums, self._errors, FIRSTS, SHIFTS)
-            nans = np.isnan(values)
+            add_sides(batch.weight[missing], batch.label[missing], self._nan_weights)
             add_sides(weight[nans], label[nans], self._nan_weights)
         refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
 

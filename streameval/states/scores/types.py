@@ -22,7 +22,6 @@ from streameval.kernels.exact import quotients
 from streameval.kernels.keys import decode_floats
 from streameval.states.keyed.ids import row_nulls
 from streameval.states.protocol import Batch, Totals
-from streameval.states.scores.weights import add_sides
 from streameval.typing import view_numbers
 
 if TYPE_CHECKING:
@@ -213,32 +212,26 @@ def rank_keys(values: Array, kind: str) -> Array:
     return ~(values.view(np.uint64) ^ (np.uint64(0) if kind == "u8" else SIGN))
 
 
-def split_nulls(
-    batch: Batch, column: str, weight: Array | None, rows: Array, weights: tuple[list[float], list[float]]
-) -> tuple[pa.Array, Array, Array | None]:
-    """Separate null scores from the others.
+def present(batch: Batch, column: str, kind: str, *, nan: bool = True) -> tuple[Array, Array | slice, Array]:
+    """The scores of a batch that are not missing, as `numbers` gives them, their rows, and the rows of missing scores.
 
-    Parameters
-    ----------
-    batch : Batch
-    column : the score column
-    weight : float64 array of shape (n,), optional
-    rows : int64 array of shape (2,), by label; the number of null scores is added to it
-    weights : two lists, by label; floats with the exact weight of the null scores are appended to them
+    If `nan` is False, NaN scores count as present.
 
-    Returns
-    -------
-    The scores that are not null, their labels, and their weights (None without weights).
+    Examples
+    --------
+    >>> batch = Batch(np.zeros(3, np.uint8), None, {"score": pa.array([0.5, None, 0.25])})
+    >>> present(batch, "score", "f8")
+    (array([0.5 , 0.25]), array([0, 2]), array([1]))
     """
-    array, label = row_nulls(batch.columns[column]), batch.label
-    if not array.null_count:
-        return array, label, weight
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
-    rows += np.bincount(label[~valid], minlength=2)
-    if weight is not None:
-        add_sides(weight[~valid], label[~valid], weights)
-        weight = weight[valid]
-    return array.drop_null(), label[valid], weight
+    array = row_nulls(batch.columns[column])
+    values = numbers(array.drop_null() if array.null_count else array, kind)
+    lost = np.isnan(values) if nan and values.dtype.kind == "f" else np.zeros(0, np.bool_)
+    if values.size == len(array) and not lost.any():
+        return values, slice(None), np.empty(0, np.int64)
+    there = array.is_valid().to_numpy(zero_copy_only=False).copy()
+    if lost.any():
+        there[np.flatnonzero(there)[lost]], values = False, values[~lost]
+    return values, np.flatnonzero(there), np.flatnonzero(~there)
 
 
 class MissingScores:
