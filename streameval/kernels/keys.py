@@ -100,15 +100,6 @@ def decode_floats(keys, wide, scores):
         scores[i] = np.uint32(bits4).view(np.float32)
 
 
-@jit
-def encode_i4(score, label, words, codes):
-    """Encode int32 scores to uint16 words."""
-    for i in range(score.size):
-        key = np.uint32(~(np.uint32(score[i]) ^ _SIGN4))
-        words[i] = np.uint16(key)
-        codes[i] = ((key >> np.uint32(16)) << np.uint32(1)) | np.uint32(label[i])
-
-
 @inlined
 def _bucket8(value):
     """Bucket of a number: the rank of its rounding to bfloat16, which is monotone."""
@@ -128,14 +119,6 @@ def encode_f8(score, label, words, codes):
         codes[i] = (_NAN_CODE if x != x else code) | np.uint32(label[i])
         missing += x != x
     return missing
-
-
-@jit
-def encode_i8(score, label, flip, words, codes):
-    """Encode int64 scores (with `flip` = 2⁶³) or uint64 scores (with `flip` = 0); words are whole 64-bit keys."""
-    for i in range(score.size):
-        words[i] = ~(np.uint64(score[i]) ^ flip)
-        codes[i] = (_bucket8(score[i]) << np.uint32(1)) | np.uint32(label[i])
 
 
 @inlined

@@ -12,13 +12,12 @@ LONG = 1 << 11  # rows of a piece that may be grouped before it is stored
 _SAMPLE = 64
 
 
-def flat(rows: np.ndarray) -> np.ndarray:
-    """Rows in the form that `scatter` and `place` move: rows of one word as words, 64-bit numbers as uint64.
+def columns(rows: np.ndarray) -> np.ndarray:
+    """The columns of some rows, or the only one, as `scatter` and `place` move them: 64-bit numbers as uint64.
 
     Fewer types mean fewer compilations of the loops.
     """
-    rows = rows.view(np.uint64) if rows.itemsize == 8 else rows
-    return rows[:, 0] if rows.ndim == 2 and rows.shape[1] == 1 else rows
+    return np.atleast_2d((rows.view(np.uint64) if rows.itemsize == 8 else rows).T)
 
 
 @jit
@@ -34,32 +33,16 @@ def scatter(values, codes, cursor, out):
 
 
 @jit
-def scatter_rows(values, codes, cursor, out, columns):
-    """`scatter` for rows of several words that follow one another in flat arrays.
-
-    `columns` is a tuple with one item for each word of a row, so that each width is compiled separately, with its short
-    loop unrolled; its values are not used.
-    """
-    line, width = LINE // out.itemsize, np.uint64(len(columns))
-    for i in range(codes.size):
-        code = codes[i]
-        at = np.uint64(cursor[code])
-        cursor[code] += 1
-        first, given = at * width, np.uint64(i) * width
-        prefetch(out, np.int64(first) + line)
-        for c in range(len(columns)):
-            out[first + np.uint64(c)] = values[given + np.uint64(c)]
-
-
-@jit
 def place(values, starts, slots, cursor, out):
-    """Copy piece ``values[starts[j] - starts[0] : starts[j + 1] - starts[0]]`` to the cursor of ``slots[j]``."""
+    """Copy piece ``values[starts[j] - starts[0] : starts[j + 1] - starts[0]]`` to the cursor of ``slots[j]``.
+
+    The caller moves the cursors, which serve several columns.
+    """
     for j in range(slots.size):
         at, size = cursor[slots[j]], starts[j + 1] - starts[j]
         given, taken = values[starts[j] - starts[0] :], out[at : at + size]
         for i in range(size):
             taken[i] = given[i]
-        cursor[slots[j]] = at + size
 
 
 @jit
@@ -71,18 +54,6 @@ def place_labelled(values, starts, codes, cursor, out):
         for i in range(size):
             taken[i] = (given[i] << np.uint64(1)) | label
         cursor[codes[j]] = at + size
-
-
-@jit
-def place_rows(values, starts, slots, cursor, out):
-    """`place` for arrays of several columns."""
-    for j in range(slots.size):
-        at = cursor[slots[j]]
-        for i in range(starts[j] - starts[0], starts[j + 1] - starts[0]):
-            for c in range(values.shape[1]):
-                out[at, c] = values[i, c]
-            at += 1
-        cursor[slots[j]] = at
 
 
 @jit

@@ -27,7 +27,7 @@ _NAN = np.uint64(0xFFFFFFFFFFFFFFFF)  # in place of a code
 _AT_ONCE = 1 << 9  # rows
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ divided by the golden ratio
 _WORD = np.uint64(32)
-_CARRY = np.uint64(1 << 8)
+_CARRY = np.int64(1 << 8)
 _CACHED = 1 << 20  # bytes; larger tables are prefetched
 
 
@@ -176,7 +176,7 @@ def count_blocks(
     ends : uint64 array of shape (n_bins + 1, 2), smallest and largest code of each bin; smallest > largest for unused
         bins
     table : uint8 array of shape (n_bins · n_blocks · 2,), rows by bin, block and label
-    wide : uint64 array of the same shape, multiples of 256 rows, carried from `table`
+    wide : int64 array of the same shape, multiples of 256 rows, carried from `table`
     sums : float64 array of the same shape, the sums of weights; empty for unweighted rows
     nans, lost : arrays of shape (n_blocks, 2), rows and weights with NaN scores
     """

@@ -128,17 +128,18 @@ class Bucketed:
             "counts": np.empty(total if counted else 0, np.int64),
             "weights": np.empty(total if self.layout.weighted else 0, np.float64),
         }
-        cursors = {name: starts[:-1].copy() for name in columns}
+        cursor = starts[:-1].copy()
         for segment in self.segments:
             a, b = segment.between(start, stop)
             codes, pieces = segment.codes[a:b].astype(np.int64) - 2 * start, segment.starts[a : b + 1]
             slots = (codes & 1) * (stop - start) + (codes >> 1)
             for name, out in columns.items():
                 if out.size and a < b:
-                    given, taken = kernels.flat(_read(getattr(segment, name), pieces, out.dtype)), kernels.flat(out)
-                    move = kernels.place if taken.ndim == 1 else kernels.place_rows
-                    move(given, pieces, slots, cursors[name], taken)
-        check_items(cursors["words"], starts[1:])
+                    given = _read(getattr(segment, name), pieces, out.dtype)
+                    for column, taken in zip(kernels.columns(given), kernels.columns(out), strict=True):
+                        kernels.place(column, pieces, slots, cursor, taken)
+            cursor[slots] += np.diff(pieces)
+        check_items(cursor, starts[1:])
         middle, half = stop - start, int(starts[stop - start])
         return (
             Side(starts[: middle + 1], **{name: out[:half] for name, out in columns.items()}),

@@ -255,14 +255,9 @@ class SegmentBuilder:
         columns = []
         for values in (self._words, self._rest, self._counts, self._weights):
             out = fresh_array((self._size if values.shape[0] else 0, *values.shape[1:]), values.dtype)
-            if values.size:
-                given, taken = kernels.flat(values[: self._size]), kernels.flat(out)
+            for given, taken in zip(kernels.columns(values[: self._size]), kernels.columns(out), strict=True):
                 table[codes] = starts[:-1]
-                if given.ndim == 1:
-                    kernels.scatter(given, self._codes[: self._size], table, taken)
-                else:
-                    flat = given.reshape(-1), self._codes[: self._size], table, taken.reshape(-1)
-                    kernels.scatter_rows(*flat, (0,) * given.shape[1])
+                kernels.scatter(given, self._codes[: given.size], table, taken)
             columns.append(out)
         table[codes] = 0
         tables.append(table)

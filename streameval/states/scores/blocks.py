@@ -155,8 +155,9 @@ class _BlockBuilder:
         used = self._used[0] = state.prefixes.size
         self._prefixes = np.zeros(bins, np.uint64)
         self._table, self._sums, *_ = _tables(self.spec, bins, np.uint8)
-        self._wide = np.zeros(self._table.shape, np.uint64)  # carries from the byte counts, multiples of 256
-        self._ends = np.full((bins + 1, 2), (np.iinfo(np.uint64).max, 0), np.uint64)
+        self._wide = np.zeros(self._table.shape, np.int64)  # carries from the byte counts, multiples of 256
+        self._ends = np.zeros((bins + 1, 2), np.uint64)
+        self._ends[used:, 0] = np.iinfo(np.uint64).max
         self._prefixes[:used], self._ends[:used] = state.prefixes, state.ends
         self._table[:used], self._wide[:used] = state.table & _BYTE, state.table & ~_BYTE
         self._sums[: len(state.sums)] = state.sums

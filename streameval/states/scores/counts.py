@@ -151,10 +151,13 @@ class _ScoreBuilder:
             return lambda part, *out: kernels.encode_f4(bits[part], label[part], *out)
         if kind == "f8":
             return lambda part, *out: kernels.encode_f8(values[part], label[part], *out)
-        if kind == "i4":
-            return lambda part, *out: kernels.encode_i4(values[part], label[part], *out)
-        flip = np.uint64(0) if kind == "u8" else SIGN
-        return lambda part, *out: kernels.encode_i8(values[part], label[part], flip, *out)
+
+        def encode(part: slice, words: Array, codes: Array) -> int:
+            keys = rank_keys(values[part], kind)
+            words[:], codes[:] = keys, self.spec.buckets(keys).astype(np.uint32) << np.uint32(1) | label[part]
+            return 0
+
+        return encode
 
     def state(self) -> ScoreCounts:
         keyed = KeyedCounts.built(self._segments)
