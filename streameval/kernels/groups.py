@@ -15,8 +15,6 @@ from streameval.kernels.jit import jit
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
-MIX32 = 0x9E3779B1  # odd, so that multiplying by it permutes the 32-bit integers
-_UNMIX32 = pow(MIX32, -1, 1 << 32)
 
 _SHORT = 1 << 30  # rows of a group whose products fit into a word
 _UNIT = float(1 << 62)
@@ -145,19 +143,6 @@ def tally_cells(keys, neg, pos, tag_bits, owners, clusters, positives, cut, larg
                 cut[owner] += size * np.int64(i - first > 1)
         first = i
     return found
-
-
-def unmix(mixed: np.ndarray) -> np.ndarray:
-    """Ids from mixed 32-bit ids, as a uint64 array.
-
-    Examples
-    --------
-    >>> mixed = np.array([0, 7 * MIX32 % 2**32], np.uint64)
-    >>> unmix(mixed).tolist()
-    [0, 7]
-    """
-    ids: np.ndarray = (mixed * np.uint64(_UNMIX32)) & _LOW
-    return ids
 
 
 @jit

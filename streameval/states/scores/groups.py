@@ -2,15 +2,9 @@
 
 There may be any number of groups, because a group is a range of sorted keys and not an object. Rows are keyed by
 (group, score) in buckets of the hashed group id (`streameval.states.keyed.counts`), so a group lies in one bucket, with
-its scores in descending order. Three tables hold the rows:
-
-- *narrow*: a 32-bit integer id and a 32-bit score share one word, 8 bytes a row;
-- *wide*: all other ids and scores: the words of the id (one for integers, two for strings), then that of the score, 16
-  or 24 bytes a row;
-- *null*: rows without an id, which form one group.
-
-In a column of 64-bit integers, the value of each id decides between the narrow and the wide table. A metric sees the
-scores of many consecutive groups at a time (`GroupPart`).
+its scores in descending order. A row takes the words of its id (one for integers, two for strings) and that of its
+score, 16 or 24 bytes. Rows without an id form one group, in a table of its own. A metric sees the scores of many
+consecutive groups at a time (`GroupPart`).
 """
 
 from __future__ import annotations
@@ -24,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.kernels import groups as kernels
-from streameval.kernels.keys import ID_BUCKETS
-from streameval.kernels.keys import unmix as unmix_wide
+from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.keyed.builder import SegmentBuilders
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes, id_words, identify, mixed, row_nulls
@@ -35,17 +28,13 @@ from streameval.states.protocol import Batch, PlainState, Totals, Traits, mergea
 from streameval.states.scores.types import MissingScores, present, rank_keys, refuse_nan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Header
     from streameval.typing import Array
-
-_SHORT = {"f4", "i4"}  # types of scores with 32-bit rank keys
-_WORD = np.uint64(32)  # bits of a narrow id, and of the score that shares its word
-_NARROW = np.uint64(1 << 32)
 
 
 @dataclass(frozen=True)
@@ -86,21 +75,10 @@ class GroupScoreSpec(MissingScores):
         return (self.column, self.groups)
 
     @property
-    def narrow(self) -> bool:
-        """Whether a 32-bit id and a score share a word."""
-        return self.type in _SHORT and self.group_type != "hash"
-
-    @property
-    def bias(self) -> np.uint64:
-        """The offset that maps narrow ids to 0 … 2³² − 1; signed ids are in two's complement."""
-        return np.uint64(1 << 31 if self.group_type == "signed" else 0)
-
-    @property
     def layouts(self) -> dict[str, Layout]:
         """Layouts of the tables, which share their buckets."""
         return {
-            "narrow": Layout(ID_BUCKETS, 64),
-            "wide": Layout(ID_BUCKETS, 64, words=1 + id_words(self.group_type)),
+            "keyed": Layout(ID_BUCKETS, 64, words=1 + id_words(self.group_type)),
             "null": Layout(ID_BUCKETS, 64, halved=False),
         }
 
@@ -166,39 +144,18 @@ class _GroupScoreBuilder:
         label : array of unsigned integers of shape (n,)
         counts : int64 array of shape (n,), rows of each item; empty if each is one row
         """
-        narrow = present & (words[0] + self.spec.bias < _NARROW) & self.spec.narrow
-        for name, here in (("narrow", narrow), ("wide", present & ~narrow), ("null", ~present)):
+        first, rest = mixed(words[0]), np.column_stack(words[1:])
+        for name, here in (("keyed", present), ("null", ~present)):
             if here.any():
                 at = slice(None) if here.all() else np.flatnonzero(here)
-                first, rest, codes = _ENCODED[name]([word[at] for word in words])
+                key = (first[at], rest[at]) if name == "keyed" else (words[-1][at], None)
+                codes = (id_codes(key[0]) if name == "keyed" else 0) | label[at].astype(np.uint32)
                 rows = counts[at] if counts.size else counts
-                self._builders.of(name, self._layouts[name]).add_items(first, codes | label[at], rest, rows, NO_WEIGHTS)
+                self._builders.of(name, self._layouts[name]).add_items(key[0], codes, key[1], rows, NO_WEIGHTS)
 
     def state(self) -> GroupScores:
         runs = {name: KeyedCounts(self._layouts[name], made) for name, made in self._builders.finish().items()}
         return replace(self.spec.empty().with_runs(runs), nan_rows=self._nan_rows)
-
-
-def _narrow(words: list[Array]) -> tuple[Array, Array | None, Array]:
-    ids = words[0].astype(np.uint32) * np.uint32(kernels.MIX32)
-    first = (ids.astype(np.uint64) << _WORD) | words[1]
-    return first, None, id_codes(first)
-
-
-def _wide(words: list[Array]) -> tuple[Array, Array | None, Array]:
-    first = mixed(words[0])
-    return first, np.column_stack(words[1:]), id_codes(first)
-
-
-def _null(words: list[Array]) -> tuple[Array, Array | None, Array]:
-    return words[-1], None, np.zeros(words[-1].size, np.uint32)
-
-
-_ENCODED: dict[str, Callable[[list[Array]], tuple[Array, Array | None, Array]]] = {
-    "narrow": _narrow,
-    "wide": _wide,
-    "null": _null,
-}
 
 
 class GroupTies(NamedTuple):
@@ -288,7 +245,7 @@ class GroupScores(PlainState):
     Attributes
     ----------
     spec : GroupScoreSpec
-    narrow, wide, null : KeyedCounts
+    keyed, null : KeyedCounts, the rows of groups, and those without an id
     nan_rows : int64 array of shape (2,), rows with a missing score, by label
 
     Examples
@@ -303,14 +260,13 @@ class GroupScores(PlainState):
     """
 
     spec: GroupScoreSpec
-    narrow: KeyedCounts
-    wide: KeyedCounts
+    keyed: KeyedCounts
     null: KeyedCounts
     nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
 
     def runs(self) -> Mapping[str, KeyedCounts]:
         """The tables, which grow with the rows."""
-        return {"narrow": self.narrow, "wide": self.wide, "null": self.null}
+        return {"keyed": self.keyed, "null": self.null}
 
     def with_runs(self, runs: Mapping[str, Any]) -> GroupScores:
         """The state with other tables."""
@@ -347,12 +303,10 @@ class GroupScores(PlainState):
 
     def _part(self, name: str, counts: Counts) -> GroupPart:
         """The groups of sorted keys."""
-        words = counts.keys
-        if name != "wide":
-            words = words >> _WORD if name == "narrow" else np.zeros_like(words)
+        words = np.zeros_like(counts.keys) if name == "null" else counts.keys
         first, last = ((name, int(words[at]), *counts.rest[at, :-1].tolist()) for at in (0, -1))
         starts = kernels.id_starts(words, counts.rest)
-        ties, ids = GroupTies(starts, counts.neg, counts.pos), self._ids(name, words[starts[:-1]])
+        ties, ids = GroupTies(starts, counts.neg, counts.pos), unmix(words[starts[:-1]])
         neg, pos = kernels.sizes(*ties)
         return GroupPart(ties, neg, pos, ids, first, last)
 
@@ -365,7 +319,7 @@ class GroupScores(PlainState):
         return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist()}
 
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
-        """Distinct scores of every group: narrow ids first, null last, each by bucket."""
+        """Distinct scores of every group: null last, by bucket."""
         for name, run in self.runs().items():
             for shard in run.intervals():
                 for counts in run.grouped(shard, budget):
@@ -376,18 +330,9 @@ class GroupScores(PlainState):
 
     def _words(self, name: str, counts: Counts) -> list[Array]:
         """The words of the ids, then the rank keys of the scores; uint64 arrays of shape (n_keys,)."""
-        if name == "wide":
-            return [unmix_wide(counts.keys), *counts.rest.T]
         if name == "null":
             return [np.zeros_like(counts.keys)] * id_words(self.spec.group_type) + [counts.keys]
-        return [self._ids(name, counts.keys >> _WORD), counts.keys & (_NARROW - np.uint64(1))]
-
-    def _ids(self, name: str, words: Array) -> Array:
-        """The first words of ids, decoded from those of the keys; 0 without an id."""
-        if name != "narrow":
-            return unmix_wide(words) if name == "wide" else words
-        ids = kernels.unmix(words)
-        return ids.astype(np.uint32).view(np.int32).astype(np.int64).view(np.uint64) if self.spec.bias else ids
+        return [unmix(counts.keys), *counts.rest.T]
 
     def __eq__(self, other: object) -> bool:
         """Whether both states have the same header and table."""
