@@ -62,22 +62,15 @@ def count_few(codes, counts, found):
     return n
 
 
-@inlined
-def code_f4(bits, label):
-    """Rank key and code of a float32 score, and whether it is NaN; no other score has the key of a NaN."""
-    nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
-    key = rank_f4(bits)
-    code = (key >> np.uint32(16)) << np.uint32(1)
-    return key, (_NAN_CODE if nan else code) | np.uint32(label), nan
-
-
 @jit
 def encode_f4(bits, label, words, codes):
     """Encode float32 scores, given as uint32 `bits`, to uint16 words; returns the number of NaN scores."""
     missing = 0
     for i in range(bits.size):
-        key, codes[i], nan = code_f4(bits[i], label[i])
-        words[i] = np.uint16(key)
+        nan = (bits[i] & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+        key = rank_f4(bits[i])
+        code = (key >> np.uint32(16)) << np.uint32(1)
+        words[i], codes[i] = np.uint16(key), (_NAN_CODE if nan else code) | np.uint32(label[i])
         missing += nan
     return missing
 

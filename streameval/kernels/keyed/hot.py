@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit
-from streameval.kernels.keys import code_f4, code_id
+from streameval.kernels.keys import code_id
 
 SLOT_BITS = 14  # log2 of the slots of a table, which stays in the second-level cache
 
 _PAIR_SHIFT = np.uint64(64 - (SLOT_BITS - 1))
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _FURTHER = np.uint64(0xFF51AFD7ED558CCD)
-_ONE, _TWO, _HALF_BITS = np.uint64(1), np.uint64(2), np.uint64(5)  # log2 of the 32 bits of a half
+_ONE, _HALF_BITS = np.uint64(1), np.uint64(5)  # log2 of the 32 bits of a half
 
 
 def slots_of(keys: np.ndarray) -> np.ndarray:
@@ -104,29 +104,6 @@ def absorb_ids(ids, label, more, further, shift, words, codes, rest, table):
             rest[kept, c] = more[i, c]
         kept += _ONE - _count_row(word, label[i], more, i, columns, table)
     return np.int64(kept)
-
-
-@inlined
-def _counted(key, label, table):
-    """Count a row whose one-word key is in one of its slots, as `absorb` does; returns 1 if it is, else 0."""
-    at = (key * _MIX) >> _PAIR_SHIFT << _TWO
-    two = np.uint64(table[at + _ONE] == key)
-    hit = np.uint64(table[at] == key) | two
-    table[at + _TWO + two] += hit << (np.uint64(label) << _HALF_BITS)
-    return hit
-
-
-@jit
-def absorb_f4(bits, label, words, codes, table):
-    """`encode_f4` and `absorb` in one loop; returns the number of remaining rows and the number of NaN scores."""
-    kept, missing = np.uint64(0), 0
-    for i in range(bits.size):
-        key, code, nan = code_f4(bits[i], label[i])
-        words[kept] = np.uint16(key)
-        codes[kept] = code
-        kept += _ONE - _counted(np.uint64(key), label[i], table)
-        missing += nan
-    return np.int64(kept), missing
 
 
 @jit

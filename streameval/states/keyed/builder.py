@@ -120,7 +120,6 @@ class SegmentBuilder:
         rest: Array | None = None,
         weights: Array = NO_WEIGHTS,
         counts: Array = NO_COUNTS,
-        absorb: hot.Absorb | None = None,
     ) -> None:
         """Add rows.
 
@@ -132,17 +131,8 @@ class SegmentBuilder:
             NaNs among them.
         rest, weights, counts : arrays of shape (rows, …), optional
             Further words, weights, and the number of rows of each item.
-        absorb : callable, optional
-            Encodes rows and counts those of hot keys in one loop (`streameval.states.keyed.hot.Absorb`); replaces
-            `encode` if there are hot keys.
         """
         for part, room in self._rooms(rows):
-            if absorb is not None and self._hot is not None:
-                left, missing = self._hot.encode(absorb, part, self._words[room], self._codes[room])
-                self._size = room.start + left
-                self.nan_seen |= bool(missing)
-                self._drop_idle()
-                continue
             self.nan_seen |= bool(encode(part, self._words[room], self._codes[room]))
             if rest is not None:
                 self._rest[room] = rest[part]

@@ -13,7 +13,6 @@ and memory only: a key may have any number of runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,14 +31,9 @@ from streameval.states.keyed.ids import SHIFT
 from streameval.states.keyed.layout import NO_COUNTS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streameval.typing import Array
-
-
-Absorb = Callable[[slice, "Array", "Array", "Array"], tuple[int, int]]
-"""Encode a slice of rows into words and codes, without the rows that are counted in the table of `HotKeys`.
-
-Returns the number of remaining rows and the number of NaN scores.
-"""
 
 LEARN = 1 << 18  # rows from which keys are learned: for fewer, compiling takes longer than it saves
 FULL = 1 << 31  # rows after which keys are learned again, because a count of the table has 32 bits for each label
@@ -104,13 +98,6 @@ class HotKeys:
         left: int = absorb(words, rest, codes, self._further, self._table)
         self._counted += words.size - left
         return left
-
-    def encode(self, absorb: Absorb, part: slice, words: Array, codes: Array) -> tuple[int, int]:
-        """Encode rows and absorb them in one loop; see `Absorb` for the result."""
-        self._rows += words.size
-        left, missing = absorb(part, words, codes, self._table)
-        self._counted += words.size - left
-        return left, missing
 
     def encode_ids(
         self, ids: Array, label: Array, more: Sequence[Array], words: Array, codes: Array, rest: Array

@@ -21,7 +21,6 @@ from streameval.kernels import keys as kernels
 from streameval.kernels.exact import HELD
 from streameval.kernels.fused import FUSED
 from streameval.kernels.jit import read_only
-from streameval.kernels.keyed.hot import absorb_f4
 from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
@@ -128,19 +127,12 @@ class _ScoreBuilder:
 
     def update(self, batch: Batch) -> None:
         values, rows, missing = present(batch, self.spec.column, self.spec.type, nan=False)
-        label, weights, absorb = batch.label[rows], NO_WEIGHTS, None
+        label, weights = batch.label[rows], NO_WEIGHTS
         self._null_rows += np.bincount(batch.label[missing], minlength=2)
         if self.spec.weighted and batch.weight is not None:
             weights = batch.weight[rows]
             add_sides(batch.weight[missing], batch.label[missing], self._null_weights)
-        if self.spec.type == "f4":
-            bits, labels = read_only(values.view(np.uint32)), read_only(label)
-
-            def absorb(part: slice, *out: Array) -> tuple[int, int]:
-                found: tuple[int, int] = absorb_f4(bits[part], labels[part], *out)
-                return found
-
-        self._segments.add(len(values), self._encoder(values, label), weights=weights, absorb=absorb)
+        self._segments.add(len(values), self._encoder(values, label), weights=weights)
         refuse_nan(self.spec.nan, self._segments.nan_seen or self._null_rows.any(), batch.name, self.spec.column)
 
     def _encoder(self, values: Array, label: Array) -> Callable[..., int]:
