@@ -21,7 +21,7 @@ from streameval.kernels.sweep import narrow_f4
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.table import GroupTable, TableBuilder, inner_facts
-from streameval.states.grouped.tag_words import NarrowCells, NarrowScores, tag_words
+from streameval.states.grouped.tag_words import NarrowScores, tag_words
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
 from streameval.states.keyed.builder import SegmentBuilders
 from streameval.states.keyed.counts import KeyedCounts
@@ -95,7 +95,7 @@ class TaggedBuilder:
         self._codes = GroupCodes(empty.group_codes.names)
         self._table = TableBuilder()
         self._last = pa.array([], pa.large_binary()), np.empty(0, np.uint32)  # names of a batch and their codes
-        self._builders: SegmentBuilders[tuple[str, TagWords, bool]] = SegmentBuilders(budget, capacity, counted=counted)
+        self._builders: SegmentBuilders[tuple[str, TagWords]] = SegmentBuilders(budget, capacity, counted=counted)
 
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
@@ -114,12 +114,12 @@ class TaggedBuilder:
         narrow, wide = tag_words(self.inner)[run]
         return narrow if int(tags.codes.max()) < narrow.groups else wide
 
-    def rows(self, run: str, form: TagWords, *, tagged: bool = False) -> SegmentBuilder:
+    def rows(self, run: str, form: TagWords) -> SegmentBuilder:
         """The builder of the rows of a run in a form."""
         plain, size = (
             2 * (each.dtype.itemsize + 8 * (each.words - 1 + each.weighted)) + 4 for each in (form.inner, form.layout)
         )
-        return self._builders.of((run, form, tagged), form.layout, tagged=tagged, size=size / plain)
+        return self._builders.of((run, form), form.layout, size=size / plain)
 
     def add_keys(
         self,
@@ -193,7 +193,7 @@ class TaggedBuilder:
         """The state of everything folded; the builder must not be used afterwards."""
         empty = replace(self._empty, group_codes=self._codes)
         state = replace(empty, table=self._table.built() or empty.table)
-        for (run, form, _), segments in self._builders.finish().items():
+        for (run, form), segments in self._builders.finish().items():
             keyed = KeyedCounts(form.layout, segments)
             state = state.merge(replace(empty, tagged={**empty.tagged, run: keyed}))
         return state
@@ -269,7 +269,7 @@ def _add_cells(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
     facts["label_rows"] = Fact(counted, batch.label[counted])
     form, codes = builder.form("cells", tags), tags.of() if rows is None else tags.of(rows)
     words = *inner.row_words(*arrays, batch.partition), codes.astype(np.uint64)
-    builder.rows("cells", form, tagged=isinstance(form, NarrowCells)).add_ids(*by_run(words))
+    builder.rows("cells", form).add_ids(*by_run(words))
     return facts, None
 
 

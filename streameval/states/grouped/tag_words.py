@@ -9,9 +9,9 @@ memory than those without a tag, or 2 bytes more for 32-bit scores, and distingu
   floats with magnitudes from 2⁻¹²⁶ to 2¹²⁷, and for integers below 2⁵⁵.
 - *Clusters*: the key without the ten bits below the highest, which its bucket determines, then a tag of ten bits. So
   the rows of a cluster are adjacent when words are sorted (`streameval.kernels.blocks.clusters`).
-- *Cells*: the tag takes the place of those ten bits (`streameval.states.keyed.layout.TAG`).
 
-*Wide* words are the whole key, then the tag as a further word. They hold any key and any number of groups.
+*Wide* words are the whole key, then the tag as a further word. They hold any key and any number of groups. Cells, and
+clusters in which rows without a label count, always have them.
 
 The words of the inner state are restored on reading, so untagged segments take no memory.
 """
@@ -30,7 +30,7 @@ from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.keys import SCORE_BUCKETS
 from streameval.kernels.sweep import CELL_BITS, DISTANCE_BITS
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.keyed.layout import TAG, Layout, Segment, fixed_bits, tagged
+from streameval.states.keyed.layout import Layout, Segment, fixed_bits
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.types import rank_keys
 
@@ -197,26 +197,6 @@ class NarrowClusters(TagWords):
         return (words & _TOP) | ((words << _TAKEN) & ~_TOP) | low, (rest << _TAKEN) | tags.reshape(-1, 1)
 
 
-class NarrowCells(TagWords):
-    """Pairs of ids."""
-
-    def tags(self, words: Array, rest: Array) -> Array:
-        """The tags of rows."""
-        return (words & TAG.bits) >> TAG.shift
-
-    def recoded(self, words: Array, rest: Array, table: Array) -> Words:
-        """Rows with each tag replaced by ``table[tag]``."""
-        return self.tagged(words, rest, words, table[self.tags(words, rest)])
-
-    def plain(self, words: Array, rest: Array, codes: Array) -> Words:
-        """The bits that the bucket determines in place of the tag."""
-        return (words & ~TAG.bits) | fixed_bits(codes >> np.uint32(1)), rest
-
-    def tagged(self, words: Array, rest: Array, codes: Array, tags: Array) -> Words:
-        """The tag in place of these bits."""
-        return tagged(words, tags.astype(np.uint64)), rest
-
-
 @lru_cache(maxsize=8)
 def bases(kind: str) -> Array:
     """For each bucket of scores of a type, a lower bound of its keys, as a uint64 array of shape (SCORE_BUCKETS,).
@@ -268,6 +248,4 @@ def tag_words(spec: KeyedSpec) -> dict[str, tuple[TagWords, Wide]]:
         forms[first] = LongScores(inner, layout, CELL_BITS, spec.type), wide
     elif isinstance(spec, ClusterSpec) and not spec.unlabelled:
         forms[first] = NarrowClusters(inner, replace(inner, tag=BLOCK_BITS), BLOCK_BITS), wide
-    elif not isinstance(spec, ClusterSpec):
-        forms[first] = NarrowCells(inner, inner, BLOCK_BITS), wide
     return forms

@@ -121,7 +121,7 @@ class Bucketed:
         sizes = np.concatenate((items[0::2], items[1::2]))
         starts = np.concatenate(([0], np.cumsum(sizes)))
         total = int(starts[-1])
-        counted = any(segment.counts is not None and segment.has(start, stop) for segment in self.segments)
+        counted = any(each.counts is not None and each.range(start, stop) is not None for each in self.segments)
         columns = {
             "words": np.empty(total, self.layout.dtype),
             "rest": np.empty((total, self.layout.words - 1), np.uint64),

@@ -15,7 +15,7 @@ from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed import hot
 from streameval.states.keyed.grouping import compact
 from streameval.states.keyed.ids import SHIFT
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment, tagged
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,8 +47,6 @@ class SegmentBuilder:
         Largest number of rows of a segment.
     counted : bool
         Whether items have counts.
-    tagged : bool
-        Whether the last collected word is a tag, which takes the place of bits that the bucket determines.
 
     Examples
     --------
@@ -61,12 +59,9 @@ class SegmentBuilder:
     [3]
     """
 
-    def __init__(
-        self, layout: Layout, budget: Budget, capacity: int, *, counted: bool = False, tagged: bool = False
-    ) -> None:
+    def __init__(self, layout: Layout, budget: Budget, capacity: int, *, counted: bool = False) -> None:
         self.layout = layout
         self.budget = budget
-        self._tagged, self._words_each = tagged, layout.words + tagged
         self._items: SegmentBuilder | None = None  # items with counts, if others have none
         self._counted = counted
         self._borrow(capacity)
@@ -98,7 +93,7 @@ class SegmentBuilder:
         budget, layout, self.capacity = self.budget, self.layout, max(capacity, 1)
         self._words = budget.borrow(self.capacity, layout.dtype)
         self._codes = budget.borrow(self.capacity, np.uint32)
-        self._rest = budget.borrow((self.capacity, self._words_each - 1), np.uint64)
+        self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
         self._counts = budget.borrow(self.capacity if self._counted else 0, np.int64)
         self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
 
@@ -144,7 +139,7 @@ class SegmentBuilder:
 
         Parameters
         ----------
-        columns : the words, followed by the number of the group if rows are tagged with it
+        columns : the words
         counts : int64 array of shape (n,), the rows of each item; if it is empty, each is one row
         label : uint8 array of shape (n,); 0 if it is None
         """
@@ -153,7 +148,7 @@ class SegmentBuilder:
         if counts.size and not self._counted:
             if self._items is None:
                 items = max(min(self.capacity, _ITEMS), self.capacity // _SHARE)
-                self._items = SegmentBuilder(self.layout, self.budget, items, counted=True, tagged=self._tagged)
+                self._items = SegmentBuilder(self.layout, self.budget, items, counted=True)
             self._items.add_ids(columns, counts, label)
             return
         for part, room in self._rooms(first.size):
@@ -293,8 +288,6 @@ class SegmentBuilder:
         return again
 
     def _store(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
-        if self._tagged:
-            words, rest = tagged(words, rest[:, -1]), np.ascontiguousarray(rest[:, :-1])
         rows = np.add.reduceat(counts, starts[:-1]) if counts.size else None
         sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
         self._segments.append(Segment.held(self.budget, codes, starts, rows, sums, words, rest, counts, weights))
@@ -314,13 +307,13 @@ class SegmentBuilders(Generic[K]):
         self._budget, self._capacity, self._counted = budget, capacity, counted
         self._made: dict[K, SegmentBuilder] = {}
 
-    def of(self, key: K, layout: Layout, *, tagged: bool = False, size: float = 1) -> SegmentBuilder:
+    def of(self, key: K, layout: Layout, *, size: float = 1) -> SegmentBuilder:
         """The builder of a key; `size` is the size of one of its rows, relative to those of `capacity`."""
         if key not in self._made:
             capacity = max(1, int(self._capacity / size) // (1 + len(self._made)))
             for other in self._made.values():
                 other.shrink(capacity)
-            self._made[key] = SegmentBuilder(layout, self._budget, capacity, counted=self._counted, tagged=tagged)
+            self._made[key] = SegmentBuilder(layout, self._budget, capacity, counted=self._counted)
         return self._made[key]
 
     def finish(self) -> dict[K, tuple[Segment, ...]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -79,33 +79,13 @@ class Layout:
         return np.dtype(f"u{self.bits // 8}")
 
 
-class Tag(NamedTuple):
-    """Where the first word of a stored row has a tag, in place of bits that its bucket determines."""
-
-    bits: np.uint64  # of the tag
-    shift: np.uint64  # the lowest of them
-
-
 _LARGEST, _SHIFT = np.uint64((1 << BLOCK_BITS) - 1), np.uint64(63 - BLOCK_BITS)
-TAG = Tag(_LARGEST << _SHIFT, _SHIFT)
 
 
 def fixed_bits(buckets: Array) -> Array:
     """The bits of mixed ids whose place tags take, as uint64, from the numbers of their buckets."""
     found: Array = (buckets.astype(np.uint64) & _LARGEST) << _SHIFT
     return found
-
-
-def tagged(words: Array, tags: Array) -> Array:
-    """First words with these tags, a uint64 array, in place of the bits that their buckets determine.
-
-    Examples
-    --------
-    >>> words = tagged(np.array([1 << 60, 5], np.uint64), np.array([3, 1], np.uint64))
-    >>> (words >> TAG.shift).tolist(), (words & ~TAG.bits).tolist()
-    ([3, 1], [0, 5])
-    """
-    return (words & ~TAG.bits) | (tags << TAG.shift)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +129,6 @@ class Segment:
         further = [budget.hold(column) if column.size else None for column in others]
         return cls(codes, starts, rows_of, sums, budget.hold(words, unspilled), *further)
 
-    @classmethod
-    def of(cls, codes: Array, starts: Array, rows_of: Array | None, sums: Array | None, *columns: Array) -> Segment:
-        """As `held`, but no budget counts the memory."""
-        words, *others = map(Buffer, columns)
-        return cls(codes, starts, rows_of, sums, words, *(each if each.shape[0] else None for each in others))
-
     @property
     def rows(self) -> Array:
         """Rows of each piece, an int64 array of shape (n_pieces,)."""
@@ -171,11 +145,6 @@ class Segment:
         # the type of the codes, since NumPy would otherwise convert all codes
         a, b = self.codes.searchsorted(np.array((2 * start, 2 * stop), self.codes.dtype)).tolist()
         return a, b
-
-    def has(self, start: int, stop: int) -> bool:
-        """Whether there are pieces of the buckets `start` to `stop`."""
-        a, b = self.between(start, stop)
-        return a < b
 
     def range(self, start: int, stop: int) -> Segment | None:
         """The pieces of the buckets `start` to `stop`, without copying items; None if there are none."""
