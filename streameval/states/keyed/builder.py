@@ -13,7 +13,7 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.keys import count_codes, count_few, encode_id
 from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed import hot
-from streameval.states.keyed.grouping import compact
+from streameval.states.keyed.grouping import compact, spare_zeros
 from streameval.states.keyed.ids import SHIFT
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
 
@@ -29,7 +29,6 @@ K = TypeVar("K")
 MANY = 8  # mean rows per value of the `partial` low bits, from which pieces are checked for repetition without these
 REPETITIVE = 8  # repetitive pieces are grouped if they have at least 1/8 of the items, since all others are copied
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
-_TABLES: dict[int, list[Array]] = {}  # spare tables of zeros, by number of codes, since fresh memory is slow
 _ITEMS, _SHARE = 1 << 16, 8  # items with counts: at least as many at a time, or this part of the rows
 _LEAST = 1 << 12  # smallest number of rows that are collected at a time, for any budget
 BLOCK = 1 << 16  # rows from which hot keys are counted at a time, so that they stay in the cache
@@ -230,22 +229,8 @@ class SegmentBuilder:
     def _flush(self) -> None:
         if not self._size:
             return
-        tables = _TABLES.setdefault(self.layout.codes, [])
-        try:
-            table = tables.pop()
-        except IndexError:  # other threads have them all
-            table = np.zeros(self.layout.codes + 2, np.int64)
-        codes = _counted(self._codes[: self._size], table)
-        starts = np.concatenate(([0], np.cumsum(table[codes])))
-        columns = []
-        for values in (self._words, self._rest, self._counts, self._weights):
-            out = fresh_array((self._size if values.shape[0] else 0, *values.shape[1:]), values.dtype)
-            for given, taken in zip(kernels.columns(values[: self._size]), kernels.columns(out), strict=True):
-                table[codes] = starts[:-1]
-                kernels.scatter(given, self._codes[: given.size], table, taken)
-            columns.append(out)
-        table[codes] = 0
-        tables.append(table)
+        with spare_zeros(self.layout.codes + 2, np.int64) as table:
+            codes, starts, columns = self._scattered(table)
         ends = np.searchsorted(codes, self.layout.codes + np.arange(3))  # NaN scores have the last two codes
         for label, (a, b) in enumerate(pairwise(starts[ends].tolist())):
             self.nan_rows[label] += b - a
@@ -257,6 +242,20 @@ class SegmentBuilder:
         self._size = 0
         if self._hot is None:
             self._learns = self._may_learn
+
+    def _scattered(self, table: Array) -> tuple[Array, Array, list[Array]]:
+        """The codes of the collected rows, the first row of each, and the columns in this order; `table` is scratch."""
+        codes = _counted(self._codes[: self._size], table)
+        starts = np.concatenate(([0], np.cumsum(table[codes])))
+        columns = []
+        for values in (self._words, self._rest, self._counts, self._weights):
+            out = fresh_array((self._size if values.shape[0] else 0, *values.shape[1:]), values.dtype)
+            for given, taken in zip(kernels.columns(values[: self._size]), kernels.columns(out), strict=True):
+                table[codes] = starts[:-1]
+                kernels.scatter(given, self._codes[: given.size], table, taken)
+            columns.append(out)
+        table[codes] = 0
+        return codes, starts, columns
 
     def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
         """Store pieces as segments: repetitive pieces as (word, count), all others unchanged."""

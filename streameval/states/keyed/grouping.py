@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _ROOM = 1 << 18  # largest number of distinct keys of 16-bit words that are counted at a time
 _TALLIED = 1 << 14  # items above which a bucket whose areas alone are needed is counted in a table, not sorted
-_TABLES: list[tuple[Array, Array]] = []  # spare tables of zeros, reused because fresh memory is slow
+_SPARE: dict[tuple[int, type], list[Array]] = {}  # arrays of zeros, by size and type
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,8 @@ class ShortWords:
         """`Ranked` of the distinct keys, which are not stored; the rows have no weights."""
         rows = self.places.at
         tallied = (self.items > _TALLIED) | (np.diff(rows.starts[rows.counts != 0, ::2]) > 0).any(axis=0)
-        with _tables() as tables:
-            return _rank(partial(FUSED[self.layout, "areas"], rows, self.items, tallied, *tables), above, negatives)
+        with spare_zeros(WORDS, np.uint64) as table, spare_zeros(WORDS // 64, np.uint64) as seen:
+            return _rank(partial(FUSED[self.layout, "areas"], rows, self.items, tallied, table, seen), above, negatives)
 
 
 def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:
@@ -262,14 +262,15 @@ def tally_bucket(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Coun
 
 
 @contextmanager
-def _tables() -> Iterator[tuple[Array, Array]]:
-    """A table and a bitmap of zeros for the words of a bucket, which must be zeros again."""
+def spare_zeros(size: int, dtype: type) -> Iterator[Array]:
+    """An array of zeros that is reused, because fresh memory is slow; it must be zeros again at the end."""
+    spare = _SPARE.setdefault((size, dtype), [])
     try:
-        tables = _TABLES.pop()
-    except IndexError:  # other threads hold them all
-        tables = np.zeros(WORDS, np.uint64), np.zeros(WORDS // 64, np.uint64)
-    yield tables
-    _TABLES.append(tables)
+        zeros = spare.pop()
+    except IndexError:  # other threads have them all
+        zeros = np.zeros(size, dtype)
+    yield zeros
+    spare.append(zeros)
 
 
 def _empty_counts(keys: int) -> tuple[Array, Array, Array]:
