@@ -117,7 +117,7 @@ CATALOGUE: tuple[Entry, ...] = (
     _score("average_precision", "ranking", "higher", "Mean precision at the positives, without interpolation.",
           "scikit-learn", AveragePrecision(), default=True, needs="ranks"),
     _score("pr_auc", "ranking", "higher", "Area under the precision-recall curve by the trapezoid rule; optimistic.",
-          "Davis and Goadrich 2006", PrAuc(), default=True, needs="areas"),
+          "Davis and Goadrich 2006", PrAuc(), default=True),
     _score("max_informedness", "ranking", "higher",
           "Largest true positive rate minus false positive rate over all thresholds.", "Youden 1950", MaxInformedness(),
           default=True, useless=lambda *_: 0.0),

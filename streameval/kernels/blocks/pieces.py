@@ -12,8 +12,8 @@ import numpy as np
 from streameval.kernels.exact import HELD, multiply_add
 from streameval.kernels.jit import inlined, jit
 
-AREA, PRECISION, TRAPEZOID = 0, 4, 8  # first column of each sum: 128-bit words of the upper halves, then of the lower
-SUMS = 12
+AREA, PRECISION = 0, 4  # first column of each sum: 128-bit words of the upper halves, then of the lower
+SUMS = 8
 
 _UNIT = float(1 << 62)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -216,13 +216,6 @@ def dealt_weights(bins, upto, whole, left, rows, moved):
 
 
 @inlined
-def _share(true, false):
-    """The precision of some rows in units of 2⁻⁶², or 1 without rows."""
-    rows = true + false
-    return np.uint64(np.int64((true / rows if rows else 1.0) * _UNIT))
-
-
-@inlined
 def _add(sums, at, count, upper, lower, held):
     """Add the product of a count with the sum of some words, given as the sums of their upper and lower halves.
 
@@ -250,40 +243,24 @@ def _leave_out(whole, table, block, step, side, gone):
 
 
 @inlined
-def _add_piece(sums, true, false, below, n, p, held):
-    """Add one piece to the three sums."""
-    before, after = _share(true, false), _share(true + p, false + n)
-    factor = np.uint64(2 * below - n)
-    _add(sums, AREA, p, factor >> _HALF, factor & _LOW, held)
-    _add(sums, PRECISION, p, after >> _HALF, after & _LOW, held)
-    upper, lower = (after >> _HALF) + (before >> _HALF), (after & _LOW) + (before & _LOW)
-    _add(sums, TRAPEZOID, p, upper, lower, held)
-
-
-@inlined
 def _add_precisions(sums, true, false, n, p, count, held):
-    """Add `count` equal pieces with positives to the two sums with precisions."""
-    before, after = _share(true, false), np.uint64(0)
+    """Add `count` equal pieces with positives to the sum of precisions."""
     upper, lower = np.uint64(0), np.uint64(0)
     for _ in range(count):
         true += p
         false += n
-        after = np.uint64(np.int64(true / (true + false) * _UNIT))
-        upper += after >> _HALF
-        lower += after & _LOW
+        share = np.uint64(np.int64(true / (true + false) * _UNIT))
+        upper += share >> _HALF
+        lower += share & _LOW
     _add(sums, PRECISION, p, upper, lower, held)
-    # the precision before a piece is that after the piece before it
-    upper += upper - (after >> _HALF) + (before >> _HALF)
-    lower += lower - (after & _LOW) + (before & _LOW)
-    _add(sums, TRAPEZOID, p, upper, lower, held)
 
 
 @jit
 def rank_blocks(whole, table, blocks, step, pieces, most, side, still, rows, sums):
-    """Count the classes of each ranking and compute its three area sums.
+    """Count the classes of each ranking and compute its two area sums.
 
-    These are Σ p·(2B − n), with B the negatives in and below a piece; Σ p·(precision after the piece); and Σ
-    p·(precision before + precision after). A precision is in units of 2⁻⁶², and all counts are multiplied by `most`.
+    These are Σ p·(2B − n), with B the negatives in and below a piece, and Σ p·(precision after the piece). A precision
+    is in units of 2⁻⁶², and all counts are multiplied by `most`.
 
     Parameters
     ----------
@@ -322,7 +299,10 @@ def rank_blocks(whole, table, blocks, step, pieces, most, side, still, rows, sum
                 for j in range(count):
                     sign = -1 if 2 * j < count else 1
                     some_n, some_p = n + sign * away_n, p + sign * away_p
-                    _add_piece(own, true, false, below, some_n, some_p, held)
+                    factor = np.uint64(2 * below - some_n)
+                    _add(own, AREA, some_p, factor >> _HALF, factor & _LOW, held)
+                    if some_p:
+                        _add_precisions(own, true, false, some_n, some_p, 1, held)
                     true, false, below = true + some_p, false + some_n, below - some_n
                 continue
             factor = np.uint64(2 * below - n * count)

@@ -231,9 +231,9 @@ class BlockReplicates:
         missing = (self._missing(each, left) * most for each in (state.nan_rows, state.nan_weights))
         numbers = (rows * most).tolist(), ((halves[:, 0::2] << 32) + halves[:, 1::2]).tolist()
         rankings = []
-        for (neg, pos), (won, precision, trapezoid), *nan in zip(*numbers, *missing, strict=True):
+        for (neg, pos), (won, precision), *nan in zip(*numbers, *missing, strict=True):
             total = Totals(neg, pos, float(neg), float(pos))
-            sums_of = Ranked(won, 2 * precision, neg, pos, neg, pos, trapezoid)
+            sums_of = Ranked(won, 2 * precision, neg, pos, neg, pos)
             rankings.append(Ranking(state.spec, RankedPart(sums_of, Totals(0, 0, 0.0, 0.0), total), *nan))
         return rankings
 

@@ -185,7 +185,7 @@ def _integral(T: Array, F: Array, p: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class PrAuc(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float, float], "State"]):
+class PrAuc(Metric[Scalar, "ScorePart", tuple[float, float, float], "State"]):
     """Area under the precision-recall curve by the trapezoid rule, in [0, 1].
 
     Examples
@@ -198,13 +198,13 @@ class PrAuc(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float, float],
 
     name: str = "pr_auc"
 
-    def partial(self, part: ScorePart | RankedPart) -> tuple[float, float, float]:
+    def partial(self, part: ScorePart) -> tuple[float, float, float]:
         """Σ p·(precision before + precision after) / 2.
 
         With a bin's negatives first, precision is concave in recall and one trapezoid is the least of all; with its
         negatives last it is concave too, and below its integral.
         """
-        if isinstance(part, RankedPart) or _is_exact(part):
+        if _is_exact(part):
             return *(sums.precision_sum(part, trapezoid=True),) * 2, 0.0
         n, p, F, T = _columns(part)
         before, after = np.where(T + F > 0, _ratio(T, T + F), 1.0), _ratio(T + p, T + p + F + n)

@@ -120,8 +120,8 @@ def precision_sum(part: ScorePart | RankedPart, *, trapezoid: bool) -> Any:
 
     For counts an integer in units of 2⁻⁶³, each precision rounded to a multiple of 2⁻⁶².
     """
-    if isinstance(part, RankedPart):
-        return part.sums.trapezoid if trapezoid else part.sums.precision
+    if isinstance(part, RankedPart):  # without `trapezoid`
+        return part.sums.precision
     if integers(part.n):
         found = 0
         for n, p, false, true in _pieces(part):

@@ -69,7 +69,6 @@ class Ranked(NamedTuple):
     precision : see `streameval.metrics.scores.sums.precision_sum`
     n, p : negatives and positives in the measure
     neg, pos : rows by label
-    trapezoid : as `precision`, of the precisions before and after; None unless it is known
     """
 
     won: Any
@@ -78,7 +77,6 @@ class Ranked(NamedTuple):
     p: Any
     neg: int
     pos: int
-    trapezoid: Any = None
 
 
 def _rank(add: Callable[[Array, int, Array], None], above: tuple[int, int], negatives: int) -> Ranked:
