@@ -46,13 +46,18 @@ def place(values, starts, slots, cursor, out):
 
 
 @jit
-def place_labelled(values, starts, codes, cursor, out):
-    """`place` for words shifted left by one, with the label of their code in the lowest bit; the top bit is lost."""
+def place_labelled(values, starts, codes, cursor, out, low):
+    """`place` for words whose bits from `low` on move up by one, to make place for the label; the top bit is lost.
+
+    `cursor` advances.
+    """
+    upper = ~((np.uint64(1) << np.uint64(low)) - np.uint64(1))
     for j in range(codes.size):
         at, size = cursor[codes[j]], starts[j + 1] - starts[j]
-        given, taken, label = values[starts[j] - starts[0] :], out[at : at + size], np.uint64(codes[j] & 1)
+        given, taken = values[starts[j] - starts[0] :], out[at : at + size]
+        label = np.uint64(codes[j] & 1) << np.uint64(low)
         for i in range(size):
-            taken[i] = (given[i] << np.uint64(1)) | label
+            taken[i] = (given[i] + (given[i] & upper)) | label
         cursor[codes[j]] = at + size
 
 

@@ -1,11 +1,10 @@
 """One sweep over the scores of all groups: areas and precisions of every group of several slicings, in one loop.
 
 A *cell* is a 15-bit code that says to which groups a row belongs: ``member[cell, k]`` is its group in slicing k. A
-narrow word is the lower 16 bits of a rank key, then the cell; its bucket is the rest of the key. A labelled word is a
-word shifted left by one, with the label in the lowest bit, 32 bits in all. Long words, of 64-bit scores, have in place
-of the 16 bits the distance of the key from the *base* of its bucket, in 48 bits. No key of a bucket is below its base,
-so the words of a bucket sort like their keys; distances are checked before keys are encoded. Within a bucket negatives
-come first; the sort by key is stable, so they come first within each key.
+narrow word is the lower 16 bits of a rank key, then the cell; its bucket is the rest of the key. A labelled word has
+the label between the two, 32 bits in all. Long words, of 64-bit scores, have in place of the 16 bits the distance of
+the key from the *base* of its bucket, in 48 bits. No key of a bucket is below its base, so the words of a bucket sort
+like their keys; distances are checked before keys are encoded. Within each key negatives come first.
 
 The two sums of a group are Σ p·(2(N − F) − n), and Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶², where n and p are the
 negatives and positives of a tie, F and T those above it, and N all negatives.
@@ -24,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
-from streameval.kernels.keyed.sorting import DIGIT, MOST_BITS, SHORT, insert, shift_of, sort_bucket
+from streameval.kernels.keyed.sorting import DIGIT, sort_bucket
 from streameval.kernels.keys import rank_f4
 
 CELL_BITS = 15
@@ -33,9 +32,8 @@ AREA, TIED, UPPER, LOWER = 4, 5, 6, 7  # Σ N left at positives, Σ tied positiv
 MOST = 1 << 61  # words of a sweep times 2³⁰, or times the negatives of a group, for sums that fit into one word
 
 _SHIFT = np.uint32(CELL_BITS)
-_CELL = np.uint32((1 << CELL_BITS) - 1)
+_CELL, _LABEL = np.uint32((1 << CELL_BITS) - 1), np.uint32(1 << CELL_BITS)
 _ONE = np.uint32(1)
-_HALF = np.uint64(32)
 _UNIT = float(1 << 62)
 KEY_SHIFT = np.uint32(CELL_BITS + 1)  # bits below the key of a labelled word
 _PASSED, _LEFT, _OTHERS, _START = range(4)
@@ -63,26 +61,6 @@ def sort_words(words, starts, spare, low):
 
 
 @jit
-def narrow_ties(words, starts, buckets):
-    """Keys of 64 bits, with their negatives and positives, from labelled words sorted within each bucket."""
-    keys, neg, pos = np.empty(words.size, np.uint64), np.empty(words.size, np.int64), np.empty(words.size, np.int64)
-    ties = 0
-    for j in range(buckets.size):
-        high = np.uint64(buckets[j]) << np.uint64(48)
-        rows, positives = np.int64(0), np.int64(0)
-        for i in range(starts[j], starts[j + 1]):
-            word = words[i] >> _ONE
-            rows += 1
-            positives += np.int64(words[i] & _ONE)
-            keys[ties] = high | (np.uint64(word >> _SHIFT) << _HALF) | np.uint64(word & _CELL)
-            neg[ties], pos[ties] = rows - positives, positives
-            if i + 1 == starts[j + 1] or words[i + 1] >> _ONE != word:
-                ties += 1
-                rows, positives = np.int64(0), np.int64(0)
-    return keys[:ties], neg[:ties], pos[:ties]
-
-
-@jit
 def sweep_words(words, starts, buckets, member, state):
     """Sweep over sorted labelled words, narrow or long, from the last to the first; sums are added to `state`.
 
@@ -98,8 +76,8 @@ def sweep_words(words, starts, buckets, member, state):
         for i in range(starts[j + 1] - starts[j]):
             word = words[starts[j + 1] - 1 - i]
             key = high | np.int64(word >> KEY_SHIFT)
-            cell = np.uint64((word >> _ONE) & _CELL)
-            if word & _ONE:
+            cell = np.uint64(word & _CELL)
+            if word & _LABEL:
                 start = left if passed != key else start
                 passed = key
                 area += others
@@ -130,70 +108,23 @@ def sweep_words(words, starts, buckets, member, state):
 
 DISTANCE_BITS = 48  # of a key from its bucket's base
 
-_LONG_SHIFT = np.uint64(CELL_BITS)
-_LONG_CELL = np.uint64((1 << CELL_BITS) - 1)
-_LONG_ONE = np.uint64(1)
-
 
 @jit
-def sort_long_words(words, starts, spare, low):
-    """Sort 64-bit words within each bucket by their bits from `low` on, stably; `spare` is scratch of the same size.
-
-    Words are scattered by the leading bits in which they differ, a few to each place; larger places are scattered
-    again.
-    """
-    room = np.zeros((1 << MOST_BITS) + 2, np.int64)
-    for j in range(starts.size - 1):
-        todo = [(starts[j], starts[j + 1])]
-        while todo:
-            a, b = todo.pop()
-            if b - a <= SHORT:
-                insert(words, a, b, low)
-                continue
-            least = most = words[a] >> low
-            for i in range(a + 1, b):
-                least, most = min(least, words[i] >> low), max(most, words[i] >> low)
-            if least == most:
-                continue
-            shift = shift_of(b - a, most - least)
-            ends = room[: ((most - least) >> shift) + np.uint64(2)]
-            for i in range(a, b):
-                ends[(((words[i] >> low) - least) >> shift) + _LONG_ONE] += 1
-            ends[0] = a
-            for place in range(1, ends.size):
-                ends[place] += ends[place - 1]
-            for i in range(a, b):
-                place = ((words[i] >> low) - least) >> shift
-                spare[np.uint64(ends[place])] = words[i]
-                ends[place] += 1
-            first = a
-            for place in range(ends.size - 1):
-                last = ends[place]
-                if last - first > SHORT and shift:
-                    todo.append((first, last))
-                for i in range(first, last):
-                    words[i] = spare[i]
-                if last - first <= SHORT:
-                    insert(words, first, last, low)
-                first = last
-            ends[:] = 0
-
-
-@jit
-def long_ties(words, starts, bases):
+def ties(words, starts, bases):
     """Keys, cells, negatives and positives of labelled words that are sorted within the buckets of `bases`.
 
-    A key and cell may occur several times.
+    The key of a word is its upper bits above the base of the bucket. A key and cell may occur several times.
     """
     keys, cells = np.empty(words.size, np.uint64), np.empty(words.size, np.uint64)
     neg, pos = np.zeros(words.size, np.int64), np.zeros(words.size, np.int64)
     last = -1
     for j in range(bases.size):
         for i in range(starts[j], starts[j + 1]):
-            word = words[i] >> _LONG_ONE
-            if i == starts[j] or words[i - 1] >> _LONG_ONE != word:
+            word = words[i] | _LABEL
+            if i == starts[j] or words[i - 1] | _LABEL != word:
                 last += 1
-                keys[last], cells[last] = bases[j] + (word >> _LONG_SHIFT), word & _LONG_CELL
-            pos[last] += np.int64(words[i] & _LONG_ONE)
-            neg[last] += np.int64(~words[i] & _LONG_ONE)
+                keys[last], cells[last] = bases[j] + np.uint64(word >> KEY_SHIFT), np.uint64(word & _CELL)
+            positive = np.int64(words[i] & _LABEL != 0)
+            pos[last] += positive
+            neg[last] += 1 - positive
     return keys[: last + 1], cells[: last + 1], neg[: last + 1], pos[: last + 1]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from streameval.kernels import groups as kernels
 from streameval.kernels import segments, sweep
 from streameval.kernels.fused import FUSED
+from streameval.kernels.keyed.sorting import sort_words
 from streameval.states.grouped.tag_words import bases
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts
@@ -79,10 +81,10 @@ class Ties(NamedTuple):
 
     Attributes
     ----------
-    words : uint64 array of shape (n,): the key of a score, or its place in `table`, then the code in 32 bits; a word
-        may occur several times
+    words : uint64 array of shape (n,): the place of a key in `table`, then the code in 32 bits; a word may occur more
+        than once
     neg, pos : int64 arrays of shape (n,)
-    table : uint64 array of the distinct keys; empty if words have the keys themselves
+    table : uint64 array of the distinct keys
     """
 
     words: Array
@@ -118,19 +120,22 @@ class SortedRows(NamedTuple):
         bounds = np.concatenate(([0], np.cumsum(keyed.items_in(start, stop))))
         words, cursor = np.empty(bounds[-1], keyed.layout.dtype), bounds[:-1].copy()
         for codes, pieces, (given, *_) in keyed.slabs((start, stop)):
-            segments.place_labelled(given, pieces, codes - np.uint32(2 * start), cursor, words)
+            segments.place_labelled(given, pieces, codes - np.uint32(2 * start), cursor, words, sweep.CELL_BITS)
         buckets = np.flatnonzero(np.diff(bounds[::2]))
         starts = np.append(bounds[2 * buckets], bounds[-1])
-        sort = sweep.sort_words if words.itemsize == 4 else sweep.sort_long_words
-        sort(words, starts, np.empty_like(words), words.dtype.type(sweep.KEY_SHIFT))
+        spare = np.empty_like(words)
+        if words.itemsize == 4:
+            sweep.sort_words(words, starts, spare, sweep.KEY_SHIFT)
+        else:
+            for a, b in pairwise(starts.tolist()):
+                sort_words(words[a:b], spare)
         return cls(words, starts, buckets + start)
 
     def ties(self, kind: str) -> Ties:
         """The rows as ties; `kind` is the type of the scores."""
-        if self.words.itemsize == 8:
-            return Ties.of(*sweep.long_ties(self.words, self.starts, bases(kind)[self.buckets]))
-        words, neg, pos = sweep.narrow_ties(self.words, self.starts, self.buckets)
-        return Ties(words, neg, pos, np.empty(0, np.uint64))
+        long = self.words.itemsize == 8
+        lowest = bases(kind)[self.buckets] if long else self.buckets.astype(np.uint64) << np.uint64(16)
+        return Ties.of(*sweep.ties(self.words, self.starts, lowest))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +202,7 @@ class GroupSweepPart:
         """The first score of each group; n, p and key of each score, ordered by group."""
         *ties, table = self._ties
         starts, n, p, keys = kernels.by_group(*ties, self.member, self.total.shape[1])
-        return starts, n, p, table[keys] if table.size else keys.astype(np.uint64)
+        return starts, n, p, table[keys]
 
     @property
     def present(self) -> list[int]:

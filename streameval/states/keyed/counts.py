@@ -262,7 +262,7 @@ class KeyedCounts(Bucketed):
             if i < j:
                 codes, pieces = segment.codes[i:j] - np.uint32(2 * a), segment.starts[i : j + 1]
                 given = segment.words.read(int(pieces[0]), int(pieces[-1]))
-                kernels.place_labelled(given, pieces, codes, cursor, words)
+                kernels.place_labelled(given, pieces, codes, cursor, words, 0)
         check_items(cursor, starts[1:])
         bounds = np.array([0, *(starts[2 * (start + last - a)] for _, last in parts)])
         buckets = start + np.array([first for first, _ in parts], np.int64)
