@@ -60,22 +60,20 @@ class TagWords(ABC):
     Attributes
     ----------
     inner, layout : layout of rows without and with a tag
-    bits : number of bits of a tag
     """
 
     inner: Layout
     layout: Layout
-    bits: int
 
     @property
     def groups(self) -> int:
         """Number of groups that words distinguish."""
-        return min(1 << self.bits, MOST)
+        return min(1 << self.layout.tag, MOST if self.layout.tag < 32 else 1 << 32)
 
     def tags(self, words: Array, rest: Array) -> Array:
         """The tags of rows."""
         last: Array = rest[:, -1] if rest.shape[1] else words
-        tags: Array = last & last.dtype.type((1 << self.bits) - 1)
+        tags: Array = last & last.dtype.type((1 << self.layout.tag) - 1)
         return tags
 
     def recoded(self, words: Array, rest: Array, table: Array) -> Words:
@@ -136,12 +134,7 @@ class Wide(TagWords):
     @classmethod
     def of(cls, inner: Layout) -> Wide:
         """The form of an inner layout."""
-        return cls(inner, replace(inner, bits=64, words=inner.words + 1, tag=32), 32)
-
-    @property
-    def groups(self) -> int:
-        """Number of groups that words distinguish."""
-        return 1 << self.bits
+        return cls(inner, replace(inner, bits=64, words=inner.words + 1, tag=32))
 
     def plain(self, words: Array, rest: Array, codes: Array) -> Words:
         """All words but the last."""
@@ -242,10 +235,10 @@ def tag_words(spec: KeyedSpec) -> dict[str, tuple[TagWords, Wide]]:
     inner, wide = layouts[first], forms[first][1]
     if isinstance(spec, ScoreSpec) and inner.bits == 16:
         layout = Layout(SCORE_BUCKETS, 32, tag=CELL_BITS, weighted=inner.weighted)
-        forms[first] = NarrowScores(inner, layout, CELL_BITS), wide
+        forms[first] = NarrowScores(inner, layout), wide
     elif isinstance(spec, ScoreSpec):
         layout = replace(inner, halved=False, tag=CELL_BITS)
-        forms[first] = LongScores(inner, layout, CELL_BITS, spec.type), wide
+        forms[first] = LongScores(inner, layout, spec.type), wide
     elif isinstance(spec, ClusterSpec) and not spec.unlabelled:
-        forms[first] = NarrowClusters(inner, replace(inner, tag=BLOCK_BITS), BLOCK_BITS), wide
+        forms[first] = NarrowClusters(inner, replace(inner, tag=BLOCK_BITS)), wide
     return forms
