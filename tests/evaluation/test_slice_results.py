@@ -242,7 +242,7 @@ def test_notes_name_the_slices(data: pa.Table) -> None:
 def test_blocks_beyond_the_budget_are_refused(data: pa.Table) -> None:
     """By the number of slices, with remedies; and what keeps no blocks of slices is refused by name."""
     many = pa.concat_tables([data] * 4)
-    with pytest.raises(OptionError, match=r"by='cluster': 150 slices or more of 128 blocks take 43 MiB.*--memory"):
+    with pytest.raises(OptionError, match=r"by='cluster': 150 slices or more take \d+ MiB.*--memory"):
         evaluate(many, by="cluster", unit="kind", memory="16MiB", threads=1, **SCORES)
     with pytest.raises(OptionError, match=r"leave out by \(--by\) or resample_bins"):
         evaluate(data, by="country", ci=0.95, resample_bins="exact", **SCORES)

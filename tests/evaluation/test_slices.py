@@ -543,7 +543,7 @@ def test_edges_cut_numbers_of_any_type(kind: pa.DataType, encoded: bool) -> None
 
 def test_histograms_beyond_the_budget_are_refused() -> None:
     """A histogram and its builder take up to 37 MiB a slice, 74 MiB with weights."""
-    refused = r"groups of histograms by user take .* leave out approx \(--approx\)"
+    refused = r"by='user': .* slices or more take .* leave out approx \(--approx\)"
     with pytest.raises(OptionError, match=refused):
         evaluate(many(), score="score", nan="drop", by="user", approx=True, memory="256MiB")
     score = np.linspace(0, 1, 30)

@@ -16,23 +16,24 @@ from abc import abstractmethod
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streameval.errors import OptionError
 from streameval.kernels.groups import ordered
 from streameval.states.grouped.keys import Group, rank
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
 from streameval.states.protocol import Batch, Small, Spec, SplitSpec, mergeable, same_table
 from streameval.states.rounds import one_by_one
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.errors import OptionError
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Builder, Header, Source, State, Totals
     from streameval.states.rounds import Mapper
@@ -184,13 +185,17 @@ class DenseGroups(Grouped):
 
 
 class DenseSpec(Spec, Protocol):
-    """A spec of dense states."""
+    """A spec of dense states.
+
+    Attributes
+    ----------
+    slice_remedy : what to do if the states of all slices do not fit into memory
+    """
+
+    slice_remedy: ClassVar[str]
 
     def group_bytes(self, rows: Collection[int]) -> int:
         """Bytes of the states of some groups and of their builders, from the number of rows of each."""
-
-    def too_large(self, by: Collection[str], groups: int, taken: str) -> OptionError:
-        """The error if groups take more memory than states may, which `taken` says."""
 
 
 class DenseBuilder:
@@ -236,8 +241,9 @@ class DenseBuilder:
             self._rows[name] = self._rows.get(name, 0) + rows
         needed, limit = self._inner.group_bytes(self._rows.values()), self._budget.limit
         if len(self._rows) > 1 and needed > limit:
+            slices = f"by={','.join(self._key.columns)!r}: {plural(len(self._rows), 'slice')} or more"
             taken = f"take {needed >> 20:,} MiB, and states may take {limit >> 20:,}"
-            raise self._inner.too_large(self._key.columns, len(self._rows), taken)
+            raise OptionError(f"{slices} {taken}; {self._inner.slice_remedy}", "by")
 
     def _slots(self, names: pa.Array) -> Array:
         """Index of the builder of each group, as an int64 array."""

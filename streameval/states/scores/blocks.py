@@ -19,14 +19,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import OptionError
 from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, scores_of, take_slots
 from streameval.kernels.jit import read_only
 from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
 from streameval.states.scores.types import MissingScores, floats, present, refuse_nan
 from streameval.states.scores.weights import unit_of
-from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -61,6 +59,9 @@ class BlockSpec(MissingScores):
 
     kind: ClassVar[str] = "score_blocks"
     version: ClassVar[int] = 1
+    slice_remedy: ClassVar[str] = (
+        "choose fewer slices (--where), leave out ci and unit (--ci, --unit), or raise memory (--memory)"
+    )
 
     column: str
     type: str = "f4"
@@ -79,12 +80,6 @@ class BlockSpec(MissingScores):
         """Bytes of the states of some groups and of their builders, from the number of rows of each."""
         cells = 2 * self.count * sum(min(self.bins, n) for n in rows)
         return cells * (_COUNT_BYTES + self.weighted * _WEIGHT_BYTES) + _BIN_BYTES * self.bins * len(rows)
-
-    def too_large(self, by: Collection[str], groups: int, taken: str) -> OptionError:
-        """The error if groups take more memory than states may, which `taken` says."""
-        remedy = "choose fewer slices (--where), leave out ci and unit (--ci, --unit), or raise memory (--memory)"
-        msg = f"by={','.join(by)!r}: {plural(groups, 'slice')} or more of {self.count} blocks {taken}; {remedy}"
-        return OptionError(msg, "by")
 
     @property
     def traits(self) -> Traits:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import OptionError
 from streameval.kernels.exact import quotients
 from streameval.kernels.histogram import (
     BINS,
@@ -66,6 +65,7 @@ class HistogramSpec(MissingScores):
 
     kind: ClassVar[str] = "score_histogram"
     version: ClassVar[int] = 1
+    slice_remedy: ClassVar[str] = "leave out approx (--approx), or raise memory (--memory)"
 
     column: str
     type: str = "f4"
@@ -92,12 +92,6 @@ class HistogramSpec(MissingScores):
     def group_bytes(self, rows: Collection[int]) -> int:
         """Bytes of the states of some groups and of their builders, from the number of rows of each."""
         return int(_BUILT * self.largest) * len(rows)
-
-    def too_large(self, by: Collection[str], groups: int, taken: str) -> OptionError:
-        """The error if groups take more memory than states may, which `taken` says."""
-        remedy = "leave out approx (--approx), or raise memory (--memory)"
-        msg = f"{groups:,} groups of histograms by {', '.join(by)} {taken}; {remedy}"
-        return OptionError(msg)
 
     def builder(self, budget: Budget, capacity: int) -> _HistogramBuilder:
         """A new builder of 11 MiB, 32 MiB with weights."""
