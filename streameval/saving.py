@@ -115,6 +115,7 @@ def delete_all() -> None:
 
 
 TABULAR = ("csv", "parquet")  # formats of one table
+LINEAGE = "openlineage.json"  # assertions of rules for OpenLineage
 _FORMULA = (*"=+-@", *"\t\r\n", *"\uff1d\uff0b\uff0d\uff20")  # what spreadsheets run, also in full width
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
@@ -132,7 +133,8 @@ def ending(path: str | os.PathLike[str], formats: Sequence[str], option: str = "
     >>> ending("page.HTML", ["json", "html"])
     'html'
     """
-    suffix = Path(path).suffix[1:].lower()
+    name = Path(path).name.lower()
+    suffix = LINEAGE if name.endswith(f".{LINEAGE}") else name.rpartition(".")[2] if "." in name[1:] else ""
     if suffix not in formats:
         *others, last = (f".{name}" for name in formats)
         listed = f"{', '.join(others)} or {last}" if others else last
@@ -251,8 +253,15 @@ class Saved(AsJson):
         """One page, as the text of a self-contained HTML file."""
         raise NotImplementedError
 
+    def exports(self) -> Mapping[str, Callable[[], str]]:
+        """What makes further text formats, such as ``prom``."""
+        return {}
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file that ends in ``.json``, ``.csv``, ``.parquet`` or ``.html``.
+
+        Values and judgements also go to ``.prom``, in the Prometheus text format, and judgements of rules to
+        ``.openlineage.json``, as data-quality assertions of OpenLineage.
 
         In CSV, a quote (') precedes texts that a spreadsheet would run as a formula: those that begin with ``=``,
         ``+``, ``-``, ``@``, a tab or the end of a line, and are not numbers.
@@ -265,7 +274,8 @@ class Saved(AsJson):
             If it cannot be written; an existing file is replaced once the new one is complete.
         """
         own = {"csv": self.to_csv} if hasattr(self, "to_csv") else {}  # else the table as CSV
-        save(path, {"json": lambda: self.to_json(indent=2) + "\n", **own, "html": self.to_html}, self.to_arrow)
+        texts = {"json": lambda: self.to_json(indent=2) + "\n", **own, "html": self.to_html, **self.exports()}
+        save(path, texts, self.to_arrow)
 
 
 def csv_cell(value: T) -> T | str:

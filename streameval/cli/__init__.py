@@ -11,7 +11,7 @@ import click
 
 from streameval._version import __version__
 from streameval.cli import simulate, store
-from streameval.cli.console import Commands, Output, as_json, progress_bar, stacked, table
+from streameval.cli.console import JUDGED, PAGES, Commands, Output, as_json, progress_bar, stacked, table
 from streameval.cli.data import attribute, churn, sketch
 from streameval.cli.options import deciding, options
 from streameval.errors import OptionError
@@ -49,7 +49,7 @@ def evaluate(
     from streameval.evaluation import evaluate as run
     from streameval.evaluation import explain
 
-    to = Output.take(asked)
+    to = Output.take(asked, JUDGED if rules or rules_file else PAGES)
     named = store.read_rules(rules, rules_file) if rules or rules_file else {}
     data = store.stored(data, asked)
     opened = store.store_named(data, asked)

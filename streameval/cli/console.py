@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from streameval.errors import OptionError, StreamevalError, masked
-from streameval.saving import check_writable, delete_all, ending, save, write_whole
+from streameval.saving import LINEAGE, check_writable, delete_all, ending, save, write_whole
 from streameval.wording import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 
 PLAIN = ("json", "csv", "parquet")  # formats of results without a page
-PAGES = (*PLAIN, "html")
+PAGES = (*PLAIN, "html", "prom")
+JUDGED = (*PAGES, LINEAGE)  # of results that rules judge
 _PICTURES = ("png", "svg", "pdf")
 _WIDTH = 10_000  # columns of piped output, so that no table is wrapped
 

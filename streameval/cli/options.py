@@ -78,7 +78,8 @@ SHOWN = (
            help="Draw a figure into this file, such as history.svg."),
     Option("out", NAMES, (), ("evaluate", "show", "history", "check"), "nothing", metavar="FILE",
            help="Write everything to a .json, .csv, .parquet or .html file; repeat for several. "
-           "The .html file is one self-contained page. In CSV, ' precedes texts that begin like a formula."),
+           "The .html file is one self-contained page. In CSV, ' precedes texts that begin like a formula. "
+           ".prom is the Prometheus text format; .openlineage.json has the outcomes of rules."),
     Option("out", NAMES, (), ("sketch", "churn", "info", "diagnose"), "nothing", metavar="FILE",
            help="Write everything to a .json, .csv or .parquet file; repeat for several. "
            "In CSV, ' precedes texts that begin like a formula."),

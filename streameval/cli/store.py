@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from streameval.cli.console import PAGES, PLAIN, Output, as_json, emit, note, piped, progress_bar, stacked, table
+from streameval.cli import console
+from streameval.cli.console import PLAIN, Output, as_json, emit, note, piped, progress_bar, stacked, table
 from streameval.cli.options import SELECTION, options, toml_of
 from streameval.errors import OptionError
 from streameval.options import honoured
@@ -36,7 +37,7 @@ _DATA = click.argument("data", nargs=-1, required=True)
 _RUN = ("memory", "spill", "threads", "client", "scheduler_timeout")
 
 
-def reads_store(verb: str, formats: Sequence[str] = PAGES) -> Callable[[Callable[..., None]], click.Command]:
+def reads_store(verb: str, formats: Sequence[str] = console.PAGES) -> Callable[[Callable[..., None]], click.Command]:
     """Declare a command that reads a store, from the function that runs it and shows the results.
 
     The function is called with the open store, the destinations and the options that were given; with ``--plan``, the
@@ -298,7 +299,7 @@ def _nights(found: Histories) -> RenderableType:
 COMMANDS = (update, show, replace, remove, info, history, add, vacuum)
 
 
-@reads_store("check")
+@reads_store("check", console.JUDGED)
 def check(
     store: Store,
     to: Output,

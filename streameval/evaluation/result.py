@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from streameval.evaluation.drawing import Drawing
 from streameval.evaluation.judging import judged
 from streameval.metrics.catalogue import entry_of
 from streameval.results import Source, to_arrow
-from streameval.saving import Saved
+from streameval.saving import LINEAGE, Saved
 from streameval.states.grouped.keys import UNIT_HASH
 from streameval.wording import shell
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from streameval.metrics.resampling import Resampled
     from streameval.report.elements import Section
     from streameval.report.evaluation import Evidence
+    from streameval.report.exports import Sample
     from streameval.report.values import Meaning
     from streameval.results import Judgement, Scalar
     from streameval.states.protocol import State
@@ -192,6 +194,47 @@ class Evaluation(Drawing, Saved):
         [{'metric': 'roc_auc', 'value': 0.75}]
         """
         return to_arrow(self.results)
+
+    def scalars(self) -> dict[str, float]:
+        """All values as a flat mapping, for trackers of experiments and for files of settings.
+
+        Names consist of ``A-Za-z0-9_./-`` alone: the metric, the column and the slice, such as
+        ``tpr_at_fpr_0.001/score/country_DE``, and ``/ci_lower`` and ``/ci_upper`` after the metric for the ends of its
+        interval; ``rows`` and ``positives`` count all rows. Undefined values are NaN. With MLflow:
+        ``mlflow.log_metrics(evaluation.scalars())``.
+
+        Returns
+        -------
+        dict of str to float
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> evaluate(data, score="score", metrics="tpr@*", at="fpr=0.001").scalars()
+        {'rows': 4.0, 'positives': 2.0, 'tpr_at_fpr_0.001/score': 0.5}
+        """
+        from streameval.report.exports import flat, samples_of
+
+        return flat([*self._counted(), *samples_of(self.results)])
+
+    def exports(self) -> Mapping[str, Callable[[], str]]:
+        """What makes the Prometheus text format and, with judgements, the assertions of OpenLineage."""
+        from streameval.report import exports
+
+        rules = exports.samples_of_rules(self.judgements)
+        about = {name: meaning.line for name, meaning in self.meanings().items()}
+        samples = [*self._counted(), *exports.samples_of(self.results), *rules]
+        texts = {"prom": lambda: exports.prometheus(samples, about)}
+        lineage = partial(exports.openlineage, self.judgements, self.source.data, "evaluate", datetime.now(UTC))
+        return {**texts, LINEAGE: lineage} if self.judgements else texts
+
+    def _counted(self) -> list[Sample]:
+        from streameval.report.exports import Sample
+
+        rows = Sample("rows", {}, self.rows, "Rows that were evaluated.")
+        return [rows] if self.positives is None else [rows, Sample("positives", {}, self.positives, "Positive rows.")]
 
     def to_html(self) -> str:
         """The text of a self-contained HTML page with values, curves and tables.

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, pairwise
 from math import nan
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from streameval.errors import DataError, OptionError, StoreError
 from streameval.evaluation.families import FAMILIES
 from streameval.results import Judgement, Scalar, Source
 from streameval.rules import BASELINE, FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
-from streameval.saving import Saved
+from streameval.saving import LINEAGE, Saved
 from streameval.store.files.delta import RowTable, data_files
 from streameval.store.files.entries import fact
 from streameval.store.files.published import PublishedFiles
@@ -43,7 +43,7 @@ from streameval.store.nights.results import key_of
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
 
@@ -250,6 +250,13 @@ class Check(Saved):
 
         facts = self.partition, self.nights, self.judgements, self.recent, self.odd
         return html_of(check_page(*facts, self.source))
+
+    def exports(self) -> Mapping[str, Callable[[], str]]:
+        """What makes the Prometheus text format, and the assertions of OpenLineage."""
+        from streameval.report.exports import openlineage, prometheus, samples_of_rules
+
+        lineage = partial(openlineage, self.judgements, self.source.data, "check", datetime.now(UTC))
+        return {"prom": lambda: prometheus(samples_of_rules(self.judgements)), LINEAGE: lineage}
 
 
 def store_rules(given: str | Sequence[str] | Mapping[str, str]) -> list[Rule]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.results import Source, plain_slice_value, slice_name
 from streameval.saving import Saved, csv_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -115,6 +115,10 @@ class History(Saved):
         """The text of a self-contained HTML page."""
         return _html([self])
 
+    def exports(self) -> Mapping[str, Callable[[], str]]:
+        """What makes the Prometheus text format."""
+        return {"prom": lambda: _prometheus([self])}
+
 
 @dataclass(frozen=True)
 class Histories(Saved):
@@ -189,6 +193,22 @@ class Histories(Saved):
     def to_html(self) -> str:
         """The text of a self-contained HTML page."""
         return _html(self.series)
+
+    def exports(self) -> Mapping[str, Callable[[], str]]:
+        """What makes the Prometheus text format."""
+        return {"prom": lambda: _prometheus(self.series)}
+
+
+def _prometheus(series: Sequence[History]) -> str:
+    """The values of all nights as gauges."""
+    from streameval.report.exports import prometheus, samples_of
+
+    points = [(point.partition, one, point) for one in series for point in one.points]
+    return prometheus(
+        sample
+        for night, one, point in points
+        for sample in samples_of([replace(point.night, slice=one.slice)], partition=night)
+    )
 
 
 def _plot(first: History, lines: Mapping[str, Sequence[Scalar]], title: str, save_to: str | Path | None) -> Axes:
