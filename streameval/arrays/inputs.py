@@ -582,6 +582,53 @@ def checked(
     return label, score, weights(sample_weight, len(label))
 
 
+def indicators(y_true: ArrayLike, count: int, classes: ArrayLike | None) -> Array:
+    """Labels of several classes as a uint8 matrix of shape (n, count): column i is 1 where the label is class i.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,), labels of one type
+    count : number of classes
+    classes : the classes in the order of the columns; by default the labels that occur, in ascending order
+
+    Raises
+    ------
+    LabelError
+        If there are more or fewer classes than columns, or a label is none of them.
+    NullError
+        If a label is NaN or null.
+
+    Examples
+    --------
+    >>> indicators(["b", "a", "b"], 2, None).tolist()
+    [[0, 1], [1, 0], [0, 1]]
+    """
+    columns = []
+    for name, values in (("y_true", y_true), ("labels", classes)):
+        array = np.empty(0) if values is None else plain(values, name)
+        refuse_nan(array, name, "drop those points")
+        columns.append(_python(array, name))
+        if any(map(is_null, columns[-1])):
+            raise NullError(f"{name} has a null among its labels; drop those points")
+    label, listed = columns
+    try:
+        named = listed or sorted(set(label))  # type: ignore[type-var]  # labels of types that differ have no order
+        places = {one: i for i, one in enumerate(named)}
+    except TypeError as error:
+        raise LabelError(f"y_true has labels that have no order ({error}); name the classes in labels") from error
+    if len(places) != count:
+        raise LabelError(
+            f"there are {plural(len(places), 'class') if len(places) == 1 else f'{len(places)} classes'} and "
+            f"{plural(count, 'column')} of scores; name the classes of the columns, in their order, in labels"
+        )
+    unknown = next((one for one in label if one not in places), None)
+    if unknown is not None:
+        raise LabelError(f"y_true has the label {unknown!r}, which is not in labels; add it, or drop those points")
+    found = np.zeros((len(label), count), np.uint8)
+    found[np.arange(len(label)), [places[one] for one in label]] = 1
+    return found
+
+
 def points(y_true: ArrayLike, y_score: ArrayLike, pos_label: object, sample_weight: ArrayLike | None) -> ScoreCounts:
     """The state of the labels, scores and weights that are the arguments of a metric.
 

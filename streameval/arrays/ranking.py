@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.arrays.curves import auc, roc_points, steps
-from streameval.arrays.inputs import checked, fold, generator, joint, num2bool, points, without_nan
+from streameval.arrays.inputs import checked, fold, generator, indicators, joint, num2bool, points, scores, without_nan
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
@@ -95,6 +96,8 @@ def roc_auc_score(
     average: str | None = "macro",
     pos_label: object = None,
     max_fpr: float | None = None,
+    multi_class: str = "raise",
+    labels: ArrayLike | None = None,
 ) -> Any:
     """Area under the ROC curve: the probability that a positive scores higher than a negative; a tie counts one half.
 
@@ -106,14 +109,20 @@ def roc_auc_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n,), two labels; or indicator matrix of shape (n, n_labels)
-    y_score : array-like of the same shape, numbers without NaN; higher means more likely positive
+    y_true : array-like of shape (n,), two labels; or indicator matrix of shape (n, n_labels); or labels of several
+        classes, with `multi_class`
+    y_score : array-like of the same shape, numbers without NaN; higher means more likely positive. For several classes
+        of shape (n, n_classes), a column for each class
     sample_weight : array-like of shape (n,), finite and at least 0, optional
-    average : for a matrix, ``micro``, ``macro``, ``weighted``, ``samples`` or None; see `streameval.arrays.ranking`
+    average : for a matrix, ``micro``, ``macro``, ``weighted``, ``samples`` or None; see `streameval.arrays.ranking`.
+        For several classes not ``samples``; with ``ovo`` only ``macro`` or ``weighted`` (by the points of each pair)
     pos_label : the positive label, of any type; all other labels are negative. By default, numbers above zero are
         positive, and there may be two labels only
     max_fpr : largest false positive rate, in (0, 1]; the area up to it is standardised (McClish), so that it is ½ for a
         random order and 1 for a perfect one. None or 1 for the full area
+    multi_class : for several classes, ``ovr`` (each class against the rest) or ``ovo`` (the mean over all pairs of
+        classes, in both directions; Hand and Till). scikit-learn's default ``raise`` refuses several classes
+    labels : the classes in the order of the columns of `y_score`; by default the labels that occur, in ascending order
 
     Returns
     -------
@@ -132,6 +141,7 @@ def roc_auc_score(
     ----------
     Hanley and McNeil (1982), The meaning and use of the area under a ROC curve. Radiology 143.
     McClish (1989), Analyzing a portion of the ROC curve. Medical Decision Making 9.
+    Hand and Till (2001), A simple generalisation of the area under the ROC curve. Machine Learning 45.
 
     Examples
     --------
@@ -139,10 +149,24 @@ def roc_auc_score(
     0.75
     >>> roc_auc_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], max_fpr=0.5)
     0.6666666666666666
+    >>> roc_auc_score(["a", "b", "c"], [[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.3, 0.6, 0.1]], multi_class="ovr")
+    0.5833333333333334
     """
     if max_fpr is not None and not (isinstance(max_fpr, int | float | np.number) and 0 < max_fpr <= 1):
         raise OptionError(f"max_fpr={max_fpr!r} is not a false positive rate in (0, 1]")
     metric = _roc_auc if max_fpr in (None, 1) else partial(_partial_roc_auc, max_fpr=max_fpr)
+    if multi_class not in ("raise", "ovr", "ovo"):
+        raise OptionError(f"multi_class={multi_class!r} is not 'ovr' or 'ovo'")
+    if _is_matrix(y_score) and not _is_matrix(y_true):
+        if multi_class == "raise":
+            raise OptionError("y_score has a column for each class; choose multi_class='ovr' or multi_class='ovo'")
+        if metric is not _roc_auc or pos_label is not None:
+            raise OptionError("several classes take no max_fpr and no pos_label; leave them out")
+        y_score = scores(y_score, ndim=2)
+        label = indicators(y_true, y_score.shape[1], labels)
+        if multi_class == "ovo":
+            return _one_against_one(label, y_score, sample_weight, average)
+        return _one_against_rest(metric, label, y_score, sample_weight, average)
     return _score(metric, y_true, y_score, sample_weight, average, pos_label)
 
 
@@ -158,7 +182,8 @@ def average_precision_score(
     Parameters
     ----------
     y_true : array-like of shape (n,), labels; or indicator matrix of shape (n, n_labels)
-    y_score : array-like of the same shape, numbers without NaN; higher means more likely positive
+    y_score : array-like of the same shape, numbers without NaN; higher means more likely positive. For labels of
+        several classes of shape (n, n_classes), a column for each class in ascending order, against the rest
     average : for a matrix, ``micro``, ``macro``, ``weighted``, ``samples`` or None; see `streameval.arrays.ranking`
     pos_label : the positive label; with None, numbers above zero are positive
     sample_weight : array-like of shape (n,), finite and at least 0, optional
@@ -181,6 +206,12 @@ def average_precision_score(
     >>> round(average_precision_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]), 4)
     0.8333
     """
+    if _is_matrix(y_score) and not _is_matrix(y_true):
+        if pos_label != 1:
+            raise OptionError(f"pos_label={pos_label!r}: several classes take none; leave it out")
+        y_score = scores(y_score, ndim=2)
+        label = indicators(y_true, y_score.shape[1], None)
+        return _one_against_rest(_average_precision, label, y_score, sample_weight, average)
     return _score(_average_precision, y_true, y_score, sample_weight, average, pos_label)
 
 
@@ -198,6 +229,34 @@ def _score(
     if not _is_matrix(y_true):
         return metric(points(y_true, y_score, pos_label, sample_weight))
     return _averaged(metric, *checked(y_true, y_score, pos_label, sample_weight, ndim=2), average)
+
+
+def _one_against_rest(
+    metric: Callable[[ScoreCounts], float],
+    label: Array,
+    y_score: ArrayLike,
+    sample_weight: ArrayLike | None,
+    average: str | None,
+) -> float | Array:
+    """The average of a metric over classes; `label` is their indicator matrix."""
+    if average == "samples":
+        raise OptionError("average='samples' is for a matrix of labels; choose 'macro', 'weighted', 'micro' or None")
+    return _score(metric, label, y_score, sample_weight, average, 1)
+
+
+def _one_against_one(
+    label: Array, y_score: ArrayLike, sample_weight: ArrayLike | None, average: str | None
+) -> float | Array:
+    """The mean ROC AUC over all pairs of classes, each class once as the positive one."""
+    if average not in ("macro", "weighted") or sample_weight is not None:
+        raise OptionError("multi_class='ovo' takes average='macro' or 'weighted' and no sample_weight")
+    label, score, _ = checked(label, y_score, 1, None, ndim=2)
+    values, sizes = [], []
+    for one, other in combinations(range(label.shape[1]), 2):
+        rows = np.flatnonzero(label[:, one] | label[:, other])
+        sizes.append(float(rows.size))
+        values.append(sum(_roc_auc(fold(label[rows, side], score[rows, side])) for side in (one, other)) / 2)
+    return _mean(values, np.array(sizes) if average == "weighted" else None)
 
 
 def _is_matrix(values: Any) -> bool:

@@ -379,3 +379,32 @@ def test_area_of_a_falling_curve() -> None:
     assert auc([1, 0.5, 0], [1, 1, 0]) == auc([0, 0.5, 1], [0, 1, 1]) == 0.75
     assert auc([0, 1], [-1, -1]) == auc([1, 0], [-1, -1]) == -1
     assert np.isnan(auc([0, 1], [np.nan, 1]))
+
+
+@pytest.mark.parametrize("names", [np.arange(4), np.array(list("dbca")), np.array(["b", "a", "dd", "c"], object)])
+@pytest.mark.parametrize("average", ["macro", "weighted", "micro", None])
+def test_several_classes_are_those_of_scikit_learn(names: Any, average: str | None) -> None:
+    """Each class against the rest, with weights, and every pair of classes."""
+    rng = np.random.default_rng(5)
+    label, weight = names[rng.integers(0, 4, 200)], rng.random(200)
+    score = rng.random((200, 4)).round(2) + 0.01
+    score /= score.sum(axis=1, keepdims=True)
+    options = {"average": average, "sample_weight": weight}
+    for ours, theirs, more in (
+        (roc_auc_score, peer.roc_auc_score, {"multi_class": "ovr"}),
+        (average_precision_score, peer.average_precision_score, {}),
+    ):
+        np.testing.assert_allclose(ours(label, score, **options, **more), theirs(label, score, **options, **more))
+    if average in ("macro", "weighted"):
+        pairs = {"average": average, "multi_class": "ovo"}
+        assert roc_auc_score(label, score, **pairs) == pytest.approx(peer.roc_auc_score(label, score, **pairs))
+
+
+def test_several_classes_say_what_is_missing() -> None:
+    """How to compare them, and which class a column is."""
+    score = [[0.2, 0.3, 0.5]] * 4
+    with pytest.raises(OptionError, match="choose multi_class='ovr'"):
+        roc_auc_score([0, 1, 2, 0], score)
+    with pytest.raises(LabelError, match="name the classes of the columns, in their order, in labels"):
+        roc_auc_score([0, 1, 1, 0], score, multi_class="ovr")
+    assert np.isnan(roc_auc_score([0, 1, 1, 0], score, multi_class="ovr", average=None, labels=[0, 1, 2])[2])
