@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from streameval._submodules import submodules
 from streameval._version import __version__
 
 _NAMES = {
@@ -53,10 +54,8 @@ __all__ += _HOMES
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'streameval' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    """Import a public name, or a module, on first use."""
+    return getattr(importlib.import_module(_HOMES[name]), name) if name in _HOMES else submodules(__name__)(name)
 
 
 def __dir__() -> list[str]:

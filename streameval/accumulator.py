@@ -252,7 +252,7 @@ class Accumulator:
                     capacity = self._engine.capacity(plan)
                     self._builders = {spec: spec.builder(self._engine.budget, capacity) for spec in plan.specs}
                 for each in rows:
-                    hand_over(each, self._builders)
+                    hand_over(each, self._builders, plan.label)
                 self._labels = labels
             self._rows += sum(piece.rows for piece in pieces)
 
@@ -272,7 +272,8 @@ class Accumulator:
         for spec in dict.fromkeys(map(ungrouped, plan.specs)):
             for each in decoded if spec.traits.refuses_missing else ():
                 if any(_misses(each.columns[name]) for name in spec.columns):
-                    hand_over(each, {spec: spec.builder(Budget(), each.label.size)})  # raises for refused values
+                    refusing = {spec: spec.builder(Budget(), each.label.size)}
+                    hand_over(each, refusing, plan.label)  # raises for refused values
         return decoded, labels
 
     @contextmanager

@@ -226,6 +226,9 @@ OPTIONS = (
            "Column of the clusters' true classes, such as campaigns.", needs="clusters"),
     Option("weight", COLUMN, None, (*_FOLD, "add"), "state", "Column of weights, for score metrics.", needs="scores"),
     Option("pos_label", ANY, None, _FOLD, "state", "Positive label; without it, numbers above zero are positive."),
+    Option("classes_of_label", NAMES, None, _EVALUATE, "state", metavar="all|CLASS,…",
+           help="Several classes, each against the rest: the class of each --score, in order; or those of a pattern "
+           "such as --score 'p_{class}'. [default: all that have a column]", needs="scores"),
     Option("metrics", METRICS, None, (*_LOOK, "add"), "value",
            "Metric: a name, a glob, or a family such as ranking, thresholds, calibration, lift or pairwise; repeat for "
            "several. streameval metrics lists them all and marks the defaults.", flag="metric"),
@@ -249,6 +252,8 @@ OPTIONS = (
     Option("unlabelled", choice("error", "drop", "size"), "error", (*_FOLD, "add"), "state",
            "How to treat rows without a label; size counts them in cluster sizes, and values are then estimates.",
            needs="clusters", idle=("size",)),
+    Option("nan", choice("error", "drop"), "error", ("attribute",), "state",
+           "How to treat NaN and null scores.", needs="slices"),
     Option("unlabelled", choice("error", "drop"), "error", ("attribute",), "state",
            "How to treat rows without a label.", needs="labels"),
     Option("labels", INPUTS, None, _LATE, "state", metavar="FILE",

@@ -231,6 +231,7 @@ class Scalar:
     cut_share : for a cluster metric of a slice, the share of its rows in clusters that also have rows of other slices
     basis : ``labelled rows`` if the value is of these alone, as labels arrive late; it is no estimate for all rows
     labelled_share : the share of labelled rows among all rows, for such a value
+    label_class : of several classes, the one against the rest, or ``macro``, ``weighted`` or ``micro`` for an average
     group_deciles : for a mean over groups, the deciles of their values: 11 numbers from the least to the greatest, each
         group counted once; None if no group has a value
 
@@ -274,6 +275,7 @@ class Scalar:
     cut_share: float | None = None
     basis: str | None = None
     labelled_share: float | None = None
+    label_class: str | None = None
     group_deciles: tuple[float, ...] | None = None
 
     @classmethod

@@ -99,6 +99,9 @@ def _clusters(table: pa.Table) -> None:
 def main() -> int:
     """Fill the cache; returns 1 if there is nowhere to write it."""
     open_streams()
+    if sys.argv[1:]:
+        sys.stdout.write(f"{__doc__}\nWithout a writable folder, set NUMBA_CACHE_DIR to one.\n")
+        return 0 if sys.argv[1] in ("-h", "--help") else 2
     start = time.perf_counter()
     warm()
     if not is_cached():

@@ -36,6 +36,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "classes": "k",
     "weight": "w",
     "pos_label": 0,
+    "classes_of_label": "1",
     "metrics": ["roc_auc", "aul"],
     "truncate": [0.1, 20],
     "aul_threshold": 2,

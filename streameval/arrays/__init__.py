@@ -4,3 +4,12 @@ No metric is implemented a second time. Every function validates its arrays, fol
 partitioned data, and calls the same metric. A value from a notebook and that of a run over a thousand files are
 therefore equal, to the last bit if there are no weights.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval._submodules import submodules
+
+if not TYPE_CHECKING:  # type checkers know the modules
+    __getattr__ = submodules(__name__)

@@ -68,6 +68,7 @@ def evaluate(
             if not (named or to.out or plan_only or deciding(asked)):
                 return
         asked |= store.implied_by(named, asked) if named else {}
+        _check_clusters(asked)
         if plan_only:
             planned = explain(list(data), **asked)
             to.deliver(lambda: planned.to_json(indent=2), lambda: str(planned))
@@ -106,6 +107,20 @@ def metrics(pattern: str | None = None, **asked: object) -> None:
         return table(names, rows)
 
     to.deliver(lambda: as_json([entry.to_dict() for entry in matches]), shown)
+
+
+def _check_clusters(asked: dict[str, Any]) -> None:
+    """Raise `OptionError` if cluster columns are named and none of their metrics is."""
+    if "cluster" in asked and "metrics" in asked and not asked.get("classes_of_label"):
+        from streameval.evaluation.request import Request
+
+        selection = Request.checked(asked).selection
+        if not selection.of("cluster") and not selection.of("classes"):
+            raise OptionError(
+                f"cluster={asked['cluster'][0]!r} would change nothing: none of its metrics was asked for; leave it "
+                "out, or add one (--metric aul)",
+                "cluster",
+            )
 
 
 def _list_columns(data: tuple[str, ...], to: Output) -> None:

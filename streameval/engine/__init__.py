@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from streameval._submodules import submodules
 from streameval.errors import OptionError
 from streameval.options import honoured
 
@@ -166,3 +167,7 @@ def check_timeout(client: Client | str | None, scheduler_timeout: float) -> None
             f"scheduler_timeout={scheduler_timeout!r} would change nothing without a scheduler: name one (--scheduler)",
             "scheduler_timeout",
         )
+
+
+if not TYPE_CHECKING:  # type checkers know the modules
+    __getattr__ = submodules(__name__)

@@ -28,6 +28,7 @@ from streameval.scan.parquet.pages import TEXT_BYTES
 from streameval.scan.parquet.row_groups import LARGE_CHUNK, RowGroups, TableRows
 from streameval.scan.where import SMALL_ROWS
 from streameval.scan.widen import nearest_floats
+from streameval.states.classes import ClassReader, ClassSpec, rows_of_class
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.late import LateLabels, LateReader
@@ -307,7 +308,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
             most = batch_rows(plan.schema, capacity, budget, pieces)
             for _, read_rows, batch in batches(pieces, plan, reader, most, late=late):
                 if batch is not None:
-                    hand_over(batch, builders)
+                    hand_over(batch, builders, plan.label)
                 budget.relieve()
                 progress(read_rows)
     except CorruptFileError as error:
@@ -327,7 +328,8 @@ def label_reader(plan: Plan) -> LabelReader | None:
     column = plan.label.column
     if column is None:
         return LabelReader(plan.label, pa.null())
-    return LabelReader(plan.label, plan.late.values.type if plan.late else plan.schema.field(column).type)
+    kind = plan.late.values.type if plan.late else plan.schema.field(column).type
+    return ClassReader(plan.label, kind) if isinstance(plan.label, ClassSpec) else LabelReader(plan.label, kind)
 
 
 def batches(
@@ -449,11 +451,11 @@ def _decoded(
     return Batch(label, weight, columns, *place, labelled)
 
 
-def hand_over(batch: Batch, builders: Mapping[Spec, Builder]) -> None:
-    """Pass a batch to all builders; those that need labels get only the rows that have one."""
+def hand_over(batch: Batch, builders: Mapping[Spec, Builder], label: LabelSpec | None) -> None:
+    """Pass a batch to all builders; those that need labels get only the rows that have one, those of a class its."""
     labelled = batch.with_labels()
     for spec, builder in builders.items():
-        rows = batch if spec.traits.unlabelled else labelled
+        rows = rows_of_class(batch if spec.traits.unlabelled else labelled, label, spec)
         if rows.label.size:
             builder.update(rows)
 

@@ -10,7 +10,9 @@ import inspect
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streameval._submodules import submodules
 from streameval.evaluation.files import Files
+from streameval.evaluation.multiclass import expanded
 from streameval.evaluation.request import Request
 from streameval.evaluation.run import finalize_all
 from streameval.evaluation.source import source_of
@@ -35,12 +37,13 @@ def evaluate(
     data: Any,
     *,
     label: str = "label",
-    score: str | Sequence[str] | None = None,
+    score: str | Sequence[str] | Mapping[Any, str] | None = None,
     cluster: str | Sequence[str] | None = None,
     sketch: str | Sequence[str] | None = None,
     classes: str | None = None,
     weight: str | None = None,
     pos_label: bool | int | float | str | None = None,
+    classes_of_label: str | Sequence[str] | None = None,
     metrics: str | UserMetric | Sequence[str | UserMetric] | None = None,
     truncate: float | Sequence[float] | Mapping[str, float | Sequence[float]] = (),
     aul_threshold: float | Mapping[str, float] = 1,
@@ -110,6 +113,11 @@ def evaluate(
         Column of weights, finite and not negative. Weights apply to score metrics; cluster metrics count rows.
     pos_label : bool, int, float or str, optional
         The positive label. Without it, numbers above zero are positive.
+    classes_of_label : str or sequence of str, optional
+        Several classes, one against the rest, in one pass: the class of each score column, in their order. Instead,
+        `score` may map classes to columns, such as ``{"spam": "p_spam", "scam": "p_scam"}``, or be a pattern,
+        ``"p_{class}"``; `classes_of_label` then selects classes, by default all that have a column. Results have the
+        class in `label_class`, and ``macro``, ``weighted`` and ``micro`` averages (`streameval.evaluation.multiclass`).
     metrics : str, metric object, or sequence of those
         Names, globs and families of the metrics to compute, or your own metric objects
         (`streameval.metrics.catalogue`). By default, all metrics are computed except the optional ones of clusters
@@ -273,7 +281,7 @@ def evaluate(
     """
     options = dict(locals())  # every argument by name
     del options["data"]
-    request = Request.checked(options)
+    request = Request.checked(expanded(data, options))
     files = Files.requested(data, request).labelled(request.late)
     with files.engine.progress:
         requests, folded = files.states(request)
@@ -318,8 +326,11 @@ def explain(data: Any, **options: Any) -> Forecast:
         inspect.signature(evaluate).bind(data, **options)
     except TypeError as error:
         raise TypeError(f"explain() {error}; its arguments are those of evaluate()") from None
-    request = Request.checked(options)
+    request = Request.checked(expanded(data, options))
     return Files.requested(data, request).forecast(request)
 
 
 explain.__signature__ = inspect.signature(evaluate)  # type: ignore[attr-defined]  # PEP 362 reads it, typeshed lacks it
+
+if not TYPE_CHECKING:  # type checkers know the modules
+    __getattr__ = submodules(__name__)

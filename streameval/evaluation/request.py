@@ -19,10 +19,11 @@ from streameval.options import checked, honoured
 from streameval.results import REST
 from streameval.scan import Scan, Where, plan
 from streameval.scan.derived import IdName
+from streameval.states.classes import AVERAGES, ClassSpec
 from streameval.states.grouped.keys import Blocks
 from streameval.states.keyed.ids import id_type
 from streameval.states.labels import LabelSpec
-from streameval.wording import few
+from streameval.wording import few, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -305,7 +306,37 @@ def _label(options: Mapping[str, Any], selection: Selection) -> LabelSpec:
     named = options["label"] != "label" or options["pos_label"] is not None or options["unlabelled"] != "error"
     column = options["label"] if needed or named or options["labels"] else None
     late = options["labels"] and options["unlabelled"] == "error"  # labels are few: clusters count the other rows
-    return LabelSpec(column, options["pos_label"], "size" if late else options["unlabelled"], _complete(options))
+    facts = column, options["pos_label"], "size" if late else options["unlabelled"], _complete(options)
+    classes = _classes(options)
+    return ClassSpec(*facts, classes) if classes else LabelSpec(*facts)
+
+
+def _classes(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Pairs of score column and class; empty unless there are several classes.
+
+    Raises
+    ------
+    OptionError
+        If an option does not fit several classes.
+    """
+    classes, columns = options["classes_of_label"], options["score"]
+    if not classes:
+        return ()
+    if len(classes) != len(columns) or len(set(classes)) < len(classes) or len(set(columns)) < len(columns):
+        raise OptionError(
+            f"classes_of_label names {plural(len(set(classes)), 'value')} for {plural(len(set(columns)), 'score')}; "
+            "give one column a class, or a pattern such as score='p_{class}'",
+            "classes_of_label",
+        )
+    if taken := [name for name in (*classes, *columns) if name in AVERAGES]:
+        raise OptionError(f"{taken[0]!r} is the name of an average over classes; rename the class or its column")
+    for name in ("cluster", "classes", "baseline", "mean_over", "approx_agc", "pos_label"):
+        if options[name]:
+            raise OptionError(
+                f"several classes take no {name}; leave out {name} (--{name.replace('_', '-')}), or evaluate one class "
+                "(--pos-label)"
+            )
+    return tuple(zip(columns, classes, strict=True))
 
 
 def _complete(options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -114,6 +114,10 @@ class Evaluation(Drawing, Saved):
         made = partial(Evaluation, **{name: getattr(self, name) for name in names}, _estimates=tuple(self.estimates))
         return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
 
+    def __repr__(self) -> str:
+        """The tables, as at a prompt."""
+        return str(self)
+
     def __str__(self) -> str:
         from streameval.report.terminal import text
 

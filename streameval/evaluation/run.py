@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from streameval.errors import LabelError, MissingInputError, WeightError
 from streameval.evaluation.families import weight_problem
 from streameval.evaluation.intervals import counted, differences, estimated, finalized, sliced_blocks
+from streameval.evaluation.multiclass import averaged, with_micro
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slice_intervals import sampled_slices
@@ -50,6 +51,7 @@ def finalize_all(
         If labels or weights cannot be evaluated, or there are no rows.
     """
     slicing, resampling, level = request.slicing, request.resampling, request.resampling.level
+    folded, requests = with_micro(folded, requests)
     labels = folded.labels(request.label)
     where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
     check_labels(labels, where, folded.skipped, request.where.text if request.where else "")
@@ -81,10 +83,11 @@ def finalize_all(
     slice_estimates: list[Estimated] = []
     if level is not None:
         sliced, slice_estimates = sampled_slices(slices, sliced, resampling)
+    every = [*estimates, *slice_estimates]
     return Evaluation(
         labels.rows,
         labels.positives,
-        tuple(as_labelled([*results, *sliced], labels, late=request.late is not None)),
+        tuple(averaged(as_labelled([*results, *sliced], labels, late=request.late is not None), labels, every, level)),
         tuple((reason, count) for reason, count in _dropped(labels, states).items() if count),
         tuple(folded.skipped),
         {(w.group, w.of): state for w, state in states},
@@ -93,7 +96,7 @@ def finalize_all(
         _estimates=tuple(estimates),
         ci_level=level,
         _resampled=resampled,
-        counts=counted(resampled, labels.rows, labels.positives or 0, level or LEVEL),
+        counts=counted(resampled, labels.rows, labels.positives or 0, level or LEVEL) if labels.spec.binary else (),
         slice_estimates=tuple(slice_estimates),
         _sliced=slices if slicing.keys else None,
     )

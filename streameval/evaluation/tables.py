@@ -286,7 +286,7 @@ class LookUp:
         """The results of all rows with their replicates, in the order of `results`; see `Evaluation`."""
         return self._again().estimates if self._again else self._estimates
 
-    def _find(self, metric: str, of: str | None, slice: Any) -> Scalar:
+    def _find(self, metric: str, of: str | None, slice: Any, label_class: str | None = None) -> Scalar:
         if not (slice is None or isinstance(slice, Mapping)):
             example = next((r.slice for r in self.results if r.slice), {"country": "DE"})
             raise OptionError(f"slice={slice!r} must map each slicing column to a value, such as {dict(example)!r}")
@@ -294,6 +294,13 @@ class LookUp:
         if not results:
             raise self._no_slice(slice or {})
         names = {metric, canonical(metric)}
+        if label_class is not None:
+            of = None if of and "{class}" in of else of
+            classes = dict.fromkeys(r.label_class for r in results if r.label_class)
+            if label_class not in classes:
+                have = f"there are {', '.join(classes)}" if classes else "score names no columns of classes"
+                raise OptionError(f"label_class={label_class!r} was not evaluated; {have}")
+            results = [r for r in results if r.label_class == label_class]
         matches = [r for r in results if r.metric in names and (r.of == of if of else r.baseline is None)]
         if len(matches) > 1:
             columns = ", ".join(str(r.of) for r in matches)
@@ -311,7 +318,13 @@ class LookUp:
         there = "; ".join(slicings) or "nothing, since by was not given"
         return OptionError(f"there is no slice {given!r}; {meant}there are slices by: {there}")
 
-    def value(self, metric: str, of: str | None = None, slice: Mapping[str, Any] | None = None) -> float:
+    def value(
+        self,
+        metric: str,
+        of: str | None = None,
+        slice: Mapping[str, Any] | None = None,
+        label_class: str | None = None,
+    ) -> float:
         """The value of a metric.
 
         Parameters
@@ -322,11 +335,13 @@ class LookUp:
             The score or cluster column, if there are several.
         slice : mapping, optional
             A slice, such as ``{"country": "DE"}``; dates and times may be given as text. By default all rows.
+        label_class : str, optional
+            Of several classes, the one against the rest, or ``macro``, ``weighted`` or ``micro``.
 
         Raises
         ------
         OptionError
-            If the metric was not computed, `of` is needed, or there is no such slice.
+            If the metric was not computed, `of` is needed, or there is no such slice or class.
 
         Examples
         --------
@@ -337,7 +352,7 @@ class LookUp:
         >>> result.value("roc_auc"), result.value("roc_auc", slice={"country": "FR"})
         (0.5, 0.0)
         """
-        return self._find(metric, of, slice).value
+        return self._find(metric, of, slice, label_class).value
 
     def slices(self, column: str | Sequence[str]) -> pa.Table:
         """A table with one row per slice of a slicing, such as ``"country"`` or ``"country,channel"``; largest first.
@@ -361,7 +376,11 @@ class LookUp:
         return slice_table(self.results, column)
 
     def interval(
-        self, metric: str, of: str | None = None, slice: Mapping[str, Any] | None = None
+        self,
+        metric: str,
+        of: str | None = None,
+        slice: Mapping[str, Any] | None = None,
+        label_class: str | None = None,
     ) -> tuple[float, float]:
         """Bounds of the exact value, as (lower, upper); equal if the value is exact.
 
@@ -373,10 +392,16 @@ class LookUp:
         OptionError
             As `value`.
         """
-        result = self._find(metric, of, slice)
+        result = self._find(metric, of, slice, label_class)
         return result.lower, result.upper
 
-    def ci(self, metric: str, of: str | None = None, slice: Mapping[str, Any] | None = None) -> tuple[float, float]:
+    def ci(
+        self,
+        metric: str,
+        of: str | None = None,
+        slice: Mapping[str, Any] | None = None,
+        label_class: str | None = None,
+    ) -> tuple[float, float]:
         """The sampling interval of a result, as (lower, upper); see `ci` of `evaluate`.
 
         Both ends are NaN if there is no interval; the result's `ci_reason` then gives the reason.
@@ -395,7 +420,7 @@ class LookUp:
         >>> [round(end, 2) for end in result.ci("roc_auc")]
         [0.74, 0.78]
         """
-        result = self._find(metric, of, slice)
+        result = self._find(metric, of, slice, label_class)
         if result.ci_level is None:
             raise OptionError(_NO_INTERVALS)
         lower, upper = (math.nan if end is None else end for end in (result.ci_lower, result.ci_upper))

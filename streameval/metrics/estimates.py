@@ -41,7 +41,7 @@ from streameval.metrics.units import too_few
 from streameval.results import FEW_UNITS, Scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from streameval.metrics.units import Sizes
     from streameval.typing import Array
@@ -362,3 +362,23 @@ class Estimate:
             return False
         reach = float(stdtrit(self.freedom, level)) * self.stderr if self.stderr else 0.0
         return -margin < self.scalar.value - reach and self.scalar.value + reach < margin
+
+
+def mean_of(scalar: Scalar, parts: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
+    """The estimate of a mean of estimates over the same blocks, with fixed weights; `scalar` is its value."""
+    shares = np.array(weights) / math.fsum(weights)
+    smallest = min(parts, key=lambda part: part.sizes.governing[0])
+    reason = next((part.reason for part in parts if part.reason), None)
+    if len({part.replicates.size for part in parts}) > 1 or any(part.known is not None for part in parts):
+        return replace(smallest, scalar=scalar, reason=reason or "a class has no replicates", known=None)
+    filled = np.array([np.where(np.isnan(part.replicates), part.around, part.replicates) for part in parts])
+    there = np.array([~np.isnan(part.replicates) for part in parts]).any(axis=0)
+    doubts = [np.zeros(there.size) if part.doubt is None else part.doubt for part in parts]
+    return replace(
+        smallest,
+        scalar=scalar,
+        replicates=np.where(there, shares @ filled, math.nan),
+        reason=reason,
+        grid=float(shares @ [part.around for part in parts]),
+        doubt=np.sqrt(np.square(shares) @ np.square(doubts)),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -35,6 +36,21 @@ _INPUTS = {
     "classes": "name both (--cluster, --classes)",
     "sample": "set approx_agc=True (--approx-agc)",
     "sketch": "name one (--sketch)",
+}
+
+_AT_THRESHOLD = "--at threshold=0.5 (at='threshold=0.5'; operating_points() has precision, recall, F1 and MCC)"
+_MEANT = {  # names of other libraries, without spaces, hyphens, underscores and "score" at the end
+    **dict.fromkeys(("auc", "auroc", "rocauc", "cstatistic", "concordance"), "roc_auc"),
+    **dict.fromkeys(("ap", "map", "auprc", "aupr", "averageprecision"), "average_precision"),
+    **dict.fromkeys(("prauc", "aucpr"), "pr_auc"),
+    **dict.fromkeys(("f1", "fscore", "fmeasure"), f"'f1_max' or {_AT_THRESHOLD}"),
+    **dict.fromkeys(("mcc", "accuracy", "acc", "balancedaccuracy", "specificity", "sensitivity"), _AT_THRESHOLD),
+    **dict.fromkeys(("brier", "brierloss"), "brier_score"),
+    **dict.fromkeys(("logloss", "crossentropy", "nll"), "log_loss"),
+    **dict.fromkeys(("ari", "adjustedrand"), "adjusted_rand_index"),
+    **dict.fromkeys(("ami", "nmi", "adjustedmutualinfo"), "adjusted_mutual_info"),
+    **dict.fromkeys(("fmi", "fowlkesmallows"), "fowlkes_mallows"),
+    **dict.fromkeys(("ks", "kstest", "kolmogorovsmirnov"), "ks"),
 }
 
 
@@ -136,6 +152,9 @@ class Selection:
         names = list(dict.fromkeys((*self._plain_names, *more)))
         forms = [entry.name for entry in CATALOGUE if entry.made and entry.family in self.families]
         near = [form for form in forms if form.partition("@")[0] == pattern.partition("@")[0]]
+        meant = _MEANT.get(re.sub(r"[\s_-]|score$", "", pattern.lower()), "")
+        if meant in names or "--at" in meant:
+            near = [meant if "--at" in meant else repr(meant)]
         if not near:
             globs = [f"{pattern}.*"] if any(name.startswith(f"{pattern}.") for name in names) else []
             near = [repr(name) for name in globs or get_close_matches(pattern, [*names, *groups], 1)]

@@ -34,6 +34,11 @@ Memory: a plan takes about a kilobyte per piece. A read holds the compressed col
 batch.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval._submodules import submodules
 from streameval.scan.derived import Derived as Derived
 from streameval.scan.faults import READ_ERRORS as READ_ERRORS
 from streameval.scan.faults import reason as reason
@@ -61,3 +66,6 @@ from streameval.scan.pruning import prune as prune
 from streameval.scan.reading import read as read
 from streameval.scan.where import Test as Test
 from streameval.scan.where import Where as Where
+
+if not TYPE_CHECKING:  # type checkers know the modules
+    __getattr__ = submodules(__name__)

@@ -30,6 +30,13 @@ _UNSUPPORTED = re.compile(
     r"not (currently )?supported|[Uu]nsupported|[Nn]ot.implemented|[Uu]nknown encoding|only support"
 )
 _DENIED = "permission denied; grant read access to it"
+_FORMATS = {  # by ending: what it is, the format of pyarrow.dataset, and the table function of DuckDB
+    **dict.fromkeys(("csv", "tsv"), ("a CSV file", "csv", "{}")),
+    **dict.fromkeys(("json", "jsonl", "ndjson"), ("a JSON file", "json", "{}")),
+    **dict.fromkeys(("feather", "arrow", "ipc"), ("an Arrow (Feather) file", "feather", "")),
+    "orc": ("an ORC file", "orc", ""),
+    "avro": ("an Avro file", "", "read_avro({})"),
+}
 _SIGNS = ("Error ACCESS_DENIED", "[errno 13]", "(os error 13)")
 _NAMES = re.compile(r"'[^']*'|\S*/\S*")  # in a message, which say nothing about its reason
 
@@ -82,7 +89,26 @@ def unreadable(name: str, error: BaseException) -> DataError:
         remedy = "check the network and the credentials, or wait longer with ?retry_limit_seconds=120 in the URI"
         return CorruptFileError(f"{name}: the storage does not answer: {detail}; {remedy}")
     detail = reason(error).removesuffix(".")
+    kind, remedy = _other_format(name) if "magic bytes" in detail else ("", "")
+    if kind:
+        return CorruptFileError(f"{name}: cannot be read: it is {kind}, not Parquet; {remedy}; {_SKIP}")
     return CorruptFileError(f"{name}: cannot be read: {detail}; {mending(detail)}; {_SKIP}")
+
+
+def _other_format(name: str) -> tuple[str, str]:
+    """The format that the ending of a file's name stands for, and how to read it; empty if it is unknown.
+
+    >>> _other_format("scores.csv")[0], _other_format("scores.parquet")
+    ('a CSV file', ('', ''))
+    """
+    ending = name.rpartition(".")[2].lower()
+    kind, arrow, duckdb = _FORMATS.get(ending, ("", "", ""))
+    if not kind:
+        return "", ""
+    read = f"give evaluate(pyarrow.dataset.dataset({name!r}, format={arrow!r}), …)" if arrow else ""
+    target = repr(f"{name.removesuffix(ending)}parquet")
+    copy = f'duckdb -c "COPY (FROM {duckdb.format(repr(name))}) TO {target}"'
+    return kind, " or ".join(filter(None, (read, f"convert it with {copy}" if duckdb else "")))
 
 
 def mending(detail: str, them: str = "it") -> str:

@@ -15,7 +15,8 @@ kind is read; for an unknown kind or another version, the error names it.
 
 Memory: the state within its budget; one batch while reading, and while writing those of `_TOGETHER` items.
 
->>> from streameval.states.clusters.counts import ClusterSpec
+>>> from streameval.states.classes import ClassSpec
+from streameval.states.clusters.counts import ClusterSpec
 >>> schema, batches = dump(ClusterSpec("campaign").empty())
 >>> schema.metadata[b"streameval.kind"], load(batches) == ClusterSpec("campaign").empty()
 (b'cluster_counts', True)
@@ -35,6 +36,7 @@ import pyarrow as pa
 from streameval._version import __version__
 from streameval.budget import Budget
 from streameval.errors import FormatError
+from streameval.states.classes import ClassSpec
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_columns, check_facts, check_spec
@@ -65,6 +67,7 @@ KINDS: dict[str, type[StoredSpec]] = {
         ClusterSpec,
         ContingencySpec,
         LabelSpec,
+        ClassSpec,
         QuantileSpec,
         DigestsSpec,
         BinsSpec,

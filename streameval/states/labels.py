@@ -70,6 +70,7 @@ class LabelSpec:
 
     kind: ClassVar[str] = "label_counts"
     version: ClassVar[int] = 1
+    binary: ClassVar[bool] = True  # whether there are two classes for all columns
 
     column: str | None
     pos_label: bool | int | float | str | bytes | None = None
@@ -137,8 +138,8 @@ class LabelCounts(Small):
 
     @property
     def positives(self) -> int | None:
-        """Number of rows known to be positive; None if no label is read."""
-        return None if self.spec.column is None else self.pos
+        """Number of rows known to be positive; None if no label is read, or there are several classes."""
+        return self.pos if self.spec.column is not None and self.spec.binary else None
 
     @property
     def seen(self) -> int:

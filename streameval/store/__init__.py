@@ -30,9 +30,15 @@ The modules, from the bottom up:
 - ``changing`` and ``store``: the verbs.
 """
 
+from typing import TYPE_CHECKING
+
+from streameval._submodules import submodules
 from streameval.store.changing import Update
 from streameval.store.nights.gate import Check
 from streameval.store.nights.history import History
 from streameval.store.store import Store
 
 __all__ = ["Check", "History", "Store", "Update"]
+
+if not TYPE_CHECKING:  # type checkers know the modules
+    __getattr__ = submodules(__name__)

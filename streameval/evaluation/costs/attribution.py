@@ -347,7 +347,7 @@ _SHARED = (
 
 def of_slices(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `streameval.evaluate` for the slices that `streameval.attribute` ranks."""
-    own = {name: given[name] for name in ("pos_label", "score", "by")}
+    own = {name: given[name] for name in ("pos_label", "score", "by", "nan", "unlabelled")}
     shared = {name: given[name] for name in _SHARED if given.get(name) is not None}
     return {"label": given["label"] or "label", "metrics": [_metric(given)], **own, **shared}
 
@@ -481,6 +481,7 @@ def attribute(
     top: int = 20,
     examples: str | None = None,
     examples_per: int = 3,
+    nan: str = "error",
     nulls: str = "error",
     unlabelled: str = "error",
     labels: Any = None,
@@ -541,8 +542,8 @@ def attribute(
         They are chosen by a hash of the value. The data are read once more.
     examples_per : int
         Maximum number of examples of each cell, from 1 to 1,000.
-    nulls, unlabelled, labels, on, label_time, labels_as_of, label_conflicts, rejects, allow_unmatched, cluster_scope,
-    where, memory, spill, on_error, delta_version, snapshot, threads, client, scheduler_timeout, progress
+    nan, nulls, unlabelled, labels, on, label_time, labels_as_of, label_conflicts, rejects, allow_unmatched,
+    cluster_scope, where, memory, spill, on_error, delta_version, snapshot, threads, client, scheduler_timeout, progress
         See `streameval.evaluate`. With ``cluster_scope="partition"``, ids are followed by a column `partition`.
 
     Returns

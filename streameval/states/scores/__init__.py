@@ -1,1 +1,10 @@
 """States of scores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval._submodules import submodules
+
+if not TYPE_CHECKING:  # type checkers know the modules
+    __getattr__ = submodules(__name__)

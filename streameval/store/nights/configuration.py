@@ -92,6 +92,7 @@ _MANY_SLICES = (
     "update"
 )
 _OTHERWISE = {"max_slices": "leave it out, or change the store's limit (add)"}
+_OTHERWISE |= dict.fromkeys(("nan", "nulls", "unlabelled"), "leave it out, or change the store's policy (add)")
 _ELSE = "leave it out, or create another store"
 
 

@@ -1,0 +1,172 @@
+"""Several classes, one against the rest: the columns of their scores, and averages over classes.
+
+A score column of each class is folded once, against whether a row belongs to its class. *Micro* averages rank all
+scores of all classes together, from the same states. *Macro* is the mean over the classes with a value, *weighted*
+weighs them by their rows. Classes that do not occur are left out of both, and `Scalar.groups_left_out` counts them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval.errors import OptionError
+from streameval.metrics.estimates import mean_of
+from streameval.results import Scalar
+from streameval.states.classes import MACRO, MICRO, WEIGHTED, ClassSpec, class_name
+from streameval.states.grouped.groups import DenseGroups
+from streameval.states.grouped.state import GroupedSpec
+from streameval.wording import few
+
+if TYPE_CHECKING:
+    from streameval.engine.fold import Folded
+    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.intervals import Estimated
+    from streameval.metrics.estimates import Estimate
+    from streameval.states.labels import LabelCounts
+    from streameval.states.protocol import State, StoredSpec
+
+PLACE = "{class}"
+
+
+def expanded(data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in which the score columns of several classes are listed, with their classes in the same order.
+
+    Parameters
+    ----------
+    data : the data, whose columns decide which classes a pattern stands for
+    options : the options of a run; `score` may map classes to columns, or be a pattern such as ``p_{class}``
+
+    Raises
+    ------
+    OptionError
+        If the classes and columns do not fit together.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> data = pa.table({"p_a": [0.5], "p_b": [0.5], "label": ["a"]})
+    >>> expanded(data, {"score": "p_{class}", "classes_of_label": None})
+    {'score': ['p_a', 'p_b'], 'classes_of_label': ['a', 'b']}
+    """
+    options, score, classes = dict(options), options.get("score"), options.get("classes_of_label")
+    texts: list[Any] = [score] if isinstance(score, str) else list(score) if isinstance(score, list | tuple) else []
+    names = [] if classes is None else [classes] if isinstance(classes, str) else list(classes)
+    if isinstance(score, Mapping):
+        if names:
+            raise OptionError("classes_of_label would change nothing: score maps each class to its column")
+        by_class = {class_name(name): str(column) for name, column in score.items()}
+        return options | {"score": list(by_class.values()), "classes_of_label": list(by_class)}
+    patterned = any(PLACE in str(text) for text in texts)
+    if len(names) == 1 and (patterned or len(texts) > 1):
+        names = names[0].split(",")
+    if not patterned:
+        return options | ({"classes_of_label": names} if names else {})
+    if len(texts) != 1:
+        raise OptionError(f"score={texts!r}: leave out the others, or the pattern of classes")
+    columns = [str(name) for name in columns_in(data)]
+    pattern = re.compile("(.+)".join(map(re.escape, texts[0].split(PLACE, 1))))
+    there = {found[1]: name for name in columns if (found := pattern.fullmatch(name))}
+    chosen = there if names in ([], ["all"]) else {name: there.get(name, "") for name in names}
+    lacking = [name for name, column in chosen.items() if not column]
+    if lacking or not chosen:
+        have = f"there are columns for {few(list(there))}" if there else f"the data have {few(columns)}"
+        raise OptionError(f"score={texts[0]!r}: no column {texts[0].replace(PLACE, few(lacking) or '…')!r}; {have}")
+    return options | {"score": list(chosen.values()), "classes_of_label": list(chosen)}
+
+
+def columns_in(data: Any) -> Sequence[object]:
+    """Names of the columns of an input, or of the first of several."""
+    if isinstance(data, list | tuple) and data:
+        return columns_in(data[0])
+    if isinstance(data, Mapping):
+        return list(data)
+    if isinstance(schema := getattr(data, "schema", None), pa.Schema):  # of Arrow's tables, readers and datasets
+        return list(schema.names)
+    if hasattr(data, "columns"):  # of frames
+        return list(data.columns)
+    from streameval.scan.parquet.statistics import survey
+
+    return [one.name for one in survey([str(data)])]
+
+
+def with_micro(folded: Folded, requests: Sequence[MetricRequest]) -> tuple[Folded, Sequence[MetricRequest]]:
+    """Add the states and the request of all scores of all classes together, if their types are equal."""
+    labels = next((spec for spec in folded.states if isinstance(spec, ClassSpec)), None)
+    scores = [w for w in requests if labels is not None and labels.number_of((w.of,))]
+    specs = {replace(w.spec, column=MICRO) for w in scores}
+    if labels is None or len(specs) != 1 or not scores[0].metrics:
+        return folded, requests
+    together: dict[StoredSpec, State] = {}
+    for spec, state in folded.states.items():
+        if spec is not labels and labels.number_of(spec.columns):
+            renamed = _renamed(spec)
+            own = _moved(state, renamed)
+            together[renamed] = together[renamed].merge(own) if renamed in together else own
+    micro = replace(scores[0], of=MICRO, spec=specs.pop())
+    return replace(folded, states={**folded.states, **together}), [*requests, micro]
+
+
+def _renamed(spec: Any) -> Any:
+    """The spec of the states of all classes together."""
+    if isinstance(spec, GroupedSpec):
+        return replace(spec, inner=_renamed(spec.inner))
+    return replace(spec, column=MICRO)
+
+
+def _moved(state: Any, spec: Any) -> Any:
+    """A state under the spec of all classes."""
+    if isinstance(state, DenseGroups):
+        states = {name: _moved(one, spec.inner) for name, one in state.states.items()}
+        return replace(state, spec=spec, states=states)
+    return replace(state, spec=spec)
+
+
+def averaged(
+    results: Sequence[Scalar], labels: LabelCounts, estimates: Sequence[Estimated], level: float | None
+) -> list[Scalar]:
+    """The results with the class of each, and the macro and weighted averages of each set of rows after its results."""
+    if not isinstance(labels.spec, ClassSpec):
+        return list(results)
+    names = dict(labels.spec.classes) | {MICRO: MICRO}
+    replicated = {_key(one.own.scalar): one.own for one in estimates}
+    collected: list[Scalar] = []
+    for _, same in groupby(results, key=lambda one: id(one.slice) if one.slice else 0):
+        rows = [replace(one, label_class=names.get(one.of or "")) for one in same]
+        collected += rows
+        by_metric: dict[str, list[Scalar]] = {}
+        for one in rows:
+            if one.label_class not in (None, MICRO) and one.baseline is None:
+                by_metric.setdefault(one.metric, []).append(one)
+        for kind in (MACRO, WEIGHTED):
+            collected += [_average(some, kind, replicated, level) for some in by_metric.values()]
+    return collected
+
+
+def _key(one: Scalar) -> tuple[int, str | None, str]:
+    return id(one.slice) if one.slice else 0, one.of, one.metric
+
+
+def _average(results: Sequence[Scalar], kind: str, replicated: Mapping[Any, Estimate], level: float | None) -> Scalar:
+    """The average of a metric over the classes that occur and have a value."""
+    defined = [one for one in results if one.value == one.value and one.positives]
+    first, left = results[0], len(results) - len(defined)
+    weights = [float(one.positives or 0) if kind == WEIGHTED else 1.0 for one in defined]
+    facts: dict[str, Any] = {"groups": len(defined), "groups_left_out": left, "label_class": kind, "of": kind}
+    facts |= {"slice": first.slice, "rows": max(one.rows for one in results), "positives": None}
+    if not defined:
+        return replace(Scalar.undefined(first.metric, f"no class has a value: {first.reason}"), **facts)
+    value, lower, upper = (
+        math.fsum(w * getattr(one, end) for w, one in zip(weights, defined, strict=True)) / math.fsum(weights)
+        for end in ("value", "lower", "upper")
+    )
+    mean = Scalar(first.metric, value, lower=lower, upper=upper, exact=all(one.exact for one in defined), **facts)
+    if level is None:
+        return mean
+    return mean_of(mean, [replicated[_key(one)] for one in defined], weights).scalar_with(level)
