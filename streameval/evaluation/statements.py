@@ -5,8 +5,12 @@ an id is the value of its latest statement. Equal statements count once. Differe
 conflict, and so are all different values if there are no times. If the latest statement wins by arrival, files arrive
 in the order in which they are named.
 
-The statements are read once, sorted by the hash of their ids, and resolved with arrays of about 60 bytes a statement.
-What remains is a table of ids and codes (`streameval.states.late`), some 20 bytes per id.
+The statements are read once, put in the order of the hashes of their ids, and resolved, with arrays of some 110 bytes a
+statement (170 for texts) before any row is folded. What remains is a table of ids and codes (`streameval.states.late`),
+15 to 25 bytes an id.
+
+A dump of all labels, with corrections in place, needs a column of times, or that the later file wins; an id that it
+leaves out is not withdrawn.
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 
-_ROW_BYTES = 60  # bytes of a statement while statements are resolved, apart from texts
+_ROW_BYTES, _TEXT_BYTES = 112, 56  # bytes of a statement while all are resolved, and more if its id is a text
 _LISTED = 20  # ids in the message about conflicts
 _DUPLICATE, _NULL_ID, _SUPERSEDED, _CONFLICT, _LATER = range(1, 6)  # what becomes of a statement; 0: it is in effect
 _COUNTED = {_DUPLICATE: "duplicates", _NULL_ID: "null_ids", _SUPERSEDED: "superseded", _LATER: "later"}
@@ -190,13 +194,13 @@ class LateSource:
         return ours, theirs
 
     def _check_memory(self, rows: int, ids: Sequence[IdColumn], engine: Engine) -> None:
-        """Raise `OptionError` if the statements do not fit into a quarter of the memory."""
-        nbytes = rows * (_ROW_BYTES + 48 * sum(one.kind == "text" for one in ids))
+        """Raise `OptionError` if the statements do not fit into the memory, which is free until rows are folded."""
+        nbytes = rows * (_ROW_BYTES + 8 * bool(self.time) + _TEXT_BYTES * sum(one.kind == "text" for one in ids))
         memory = int(engine.budget.limit / STATE_SHARE)
-        if nbytes > memory // 4:
+        if nbytes > memory:
             raise OptionError(
-                f"labels: {plural(rows, 'statement')} take about {size(nbytes)}, more than a quarter of the memory "
-                f"({size(memory)}): give memory={(4 * nbytes >> 20) + 1}MiB (--memory)", "labels"
+                f"labels: {plural(rows, 'statement')} take about {size(nbytes)}, more than the memory "
+                f"({size(memory)}): give memory={(nbytes >> 20) + 1}MiB (--memory)", "labels"
             )  # fmt: skip
 
 
@@ -241,7 +245,7 @@ def _read_piece(task: tuple[Piece, int], *, source: LateSource, schema: pa.Schem
     first = scramble_words(first) if raw else first
     codes, values = _coded(batch.column(source.column), f"{piece.name}: label column {source.column!r}")
     fates = np.zeros(batch.num_rows, np.uint8)
-    times = np.zeros(batch.num_rows, np.int64)
+    times = np.zeros(0, np.int64)
     if source.time is not None:
         times = _micros(batch.column(source.time), f"{piece.name}: label_time column {source.time!r}")
     if source.until is not None:
@@ -250,7 +254,17 @@ def _read_piece(task: tuple[Piece, int], *, source: LateSource, schema: pa.Schem
         fates[~valid] = _NULL_ID
     there = fates == 0
     second = second[there] if second.size else second
-    return _Part(piece.name, arrival, first[there], second, times[there], codes[there], values, fates, table)
+    return _Part(
+        piece.name,
+        arrival,
+        first[there],
+        second,
+        times[there] if times.size else times,
+        codes[there],
+        values,
+        fates,
+        table,
+    )
 
 
 def _micros(array: pa.Array, what: str) -> Array:
@@ -336,8 +350,7 @@ def resolve(ids: Sequence[Array], times: Sequence[Array], codes: Array) -> Resol
     >>> found.conflict.tolist(), found.fates.tolist()
     ([False, True], [3, 0, 1, 4, 4])
     """
-    order = order_words(ids[0])
-    words = ids[0][order]
+    order, words = order_words(ids[0])
     equal = np.zeros(words.size + 1, np.bool_)
     equal[1:-1] = words[1:] == words[:-1]
     places = np.flatnonzero(equal[1:] | equal[:-1])  # of all others, each is the only statement of its id

@@ -93,35 +93,37 @@ def mark_words(words, marks):
 
 @jit
 def order_words(words):
-    """Order of words that look random: by ranges of their leading bits, and by insertion within each range.
+    """Sort words that look random; returns their order, an int64 array, and the sorted words.
 
-    Expects about one distinct word per range, so that it takes time proportional to the words, repeated or not.
+    They are scattered to ranges by their leading bits, then sorted by insertion within each range. There is about one
+    distinct word per range, so this takes time proportional to the words, even if they are repeated.
     """
     shift, ranges = np.uint64(63), 2
     while ranges < words.size:
         ranges *= 2
         shift -= np.uint64(1)
-    starts = np.zeros(ranges + 1, np.int64)
+    ends = np.zeros(ranges + 1, np.uint32)
     for i in range(words.size):
-        starts[(words[i] >> shift) + np.uint64(1)] += 1
+        ends[(words[i] >> shift) + np.uint64(1)] += np.uint32(1)
     for place in range(ranges):
-        starts[place + 1] += starts[place]
-    order = np.empty(words.size, np.int64)
-    for i in range(words.size):  # afterwards, each range starts where it ended
+        ends[place + 1] += ends[place]
+    order, ascending = np.empty(words.size, np.int64), np.empty(words.size, np.uint64)
+    for i in range(words.size):  # `ends` are the starts of the ranges before, and their ends afterwards
         place = words[i] >> shift
-        order[starts[place]] = i
-        starts[place] += 1
+        at = np.int64(ends[place])
+        ends[place] += np.uint32(1)
+        order[at], ascending[at] = i, words[i]
     at = np.int64(0)
     for place in range(ranges):
         low = at
-        while at < starts[place]:
-            i, to = order[at], at
-            while to > low and words[order[to - 1]] > words[i]:
-                order[to] = order[to - 1]
+        while at < ends[place]:
+            word, i, to = ascending[at], order[at], at
+            while to > low and ascending[to - 1] > word:
+                ascending[to], order[to] = ascending[to - 1], order[to - 1]
                 to -= 1
-            order[to] = i
+            ascending[to], order[to] = word, i
             at += 1
-    return order
+    return order, ascending
 
 
 _BLOCK = 64  # rows that are looked up at a time, so that their cache misses overlap

@@ -291,9 +291,9 @@ def test_errors_name_the_remedy(case: str) -> None:
 
 
 def test_what_does_not_fit_or_match_can_be_allowed() -> None:
-    """A quarter of the memory holds the statements; labels of no row leave all rows without one."""
-    with pytest.raises(OptionError, match=r"quarter of the memory .*give memory=\d+MiB \(--memory\)"):
-        evaluate(DATA, score="s", labels=table(np.arange(50_000), np.zeros(50_000)), on="id", memory="8MiB")
+    """The memory holds the statements; labels of no row leave all rows without one."""
+    with pytest.raises(OptionError, match=r"more than the memory .*give memory=\d+MiB \(--memory\)"):
+        evaluate(DATA, score="s", labels=table(np.arange(100_000), np.zeros(100_000)), on="id", memory="8MiB")
     found = evaluate(DATA, score="s", labels=table([1000], [1]), on="id", allow_unmatched=True)
     assert (found.rows, found.positives, found.labels["orphans"]) == (ROWS, 0, 1)
     withdrawn = evaluate(DATA, score="s", labels=table([0], pa.nulls(1)), on="id")
