@@ -8,11 +8,13 @@ slices, intervals, calibration, attribution and spilled states included.
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from streameval.evaluation import evaluate
 from streameval.evaluation.costs.attribution import attribute
@@ -28,6 +30,7 @@ def warm(rows: int = _ROWS) -> None:
     table = _table(rows)
     _scores(table)
     _clusters(table)
+    _files(table)
     subjects: list[dict[str, Any]] = [{"score": "f4"}, {"cluster": "cluster"}]
     subjects += [{"cluster": "cluster", "classes": "campaign"}]
     for columns in subjects:
@@ -59,6 +62,14 @@ def _table(rows: int) -> pa.Table:
         "length": rng.integers(0, 100, rows),
     }
     return pa.table(columns)
+
+
+def _files(table: pa.Table) -> None:
+    """What decodes columns of few distinct numbers of each width."""
+    few = {f"few{bits}": table["length"].cast(kind) for bits, kind in ((32, pa.float32()), (64, pa.float64()))}
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(pa.table({"label": table["label"], **few}), f"{folder}/few.parquet")
+        evaluate(folder, score=list(few), metrics="roc_auc")
 
 
 def _scores(table: pa.Table) -> None:

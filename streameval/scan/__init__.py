@@ -24,8 +24,9 @@ The modules, in the order in which data pass through them:
   yet to compute;
 - ``widen`` finds the smallest type that holds every file's values, and casts to it;
 - ``pieces`` finds the requested columns of an input, defines the units of work, and numbers their rows for sampling and
-  blocks; ``parquet.row_groups`` reads those of Parquet files, ``parquet.pages`` finds how long their texts are and
-  detects truncated answers of object stores; ``faults`` detects files that change;
+  blocks; ``parquet.row_groups`` reads those of Parquet files, ``parquet.columns`` decodes their columns of few
+  distinct numbers, ``parquet.pages`` finds how long their texts are and detects truncated answers of object stores;
+  ``faults`` detects files that change;
 - ``where`` filters rows, by conditions that ``sql`` parses; ``pruning`` leaves out pieces without such rows;
   ``derived`` computes columns from those that are read;
 - ``planning`` and ``reading`` are the two halves themselves.

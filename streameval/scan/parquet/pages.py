@@ -26,6 +26,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streameval.kernels.keys import longest_framed
+from streameval.kernels.pages import (
+    ABSENT,
+    COLUMNS,
+    COUNT,
+    DICTIONARY_PAGE,
+    KIND,
+    NBYTES,
+    PLACE,
+    STORED,
+    parse_headers,
+)
 from streameval.scan.widen import is_text
 
 if TYPE_CHECKING:
@@ -35,14 +46,25 @@ if TYPE_CHECKING:
 
 
 TEXT_BYTES = 1 << 23  # bytes that the texts of a batch of several rows may take
-_HEADER = 64  # bytes to read; the header of a dictionary page takes about 20
+_HEADER = 256  # bytes to read; most headers take 20 to 60
 _LONG_HEADER = 1 << 15  # bytes to read; the header of a data page has up to four texts of 4 kB in its statistics
 _PAGES = 1 << 14  # most pages of a chunk to look at
-_STOP, _FLAGS, _INTEGERS, _TEXT, _STRUCT = 0, (1, 2), (4, 5, 6), 8, 12  # types of Thrift's compact protocol
-_DEPTH = 3  # structs in a header: of the page, of its kind, of its statistics
-_DICTIONARY_PAGE = 2
 _CODECS = {"LZ4": "lz4_raw"}  # Parquet's names that differ from those of Arrow's codecs
-_TYPE, _SIZE, _STORED, _TEXTS = (0, 1), (0, 2), (0, 3), (7, 1)  # (enclosing struct or 0, field) in a page's header
+
+
+def read_header(handle: pa.NativeFile, start: int, end: int) -> list[int] | None:
+    """The header of the page that begins at an offset of a file, by the columns of `streameval.kernels.pages`.
+
+    None if it is damaged; few bytes are enough unless its statistics are long.
+    """
+    pages = np.empty((2, COLUMNS), np.int64)
+    for most in (_HEADER, _LONG_HEADER):
+        handle.seek(start)
+        parse_headers(np.frombuffer(handle.read(min(most, end - start)), np.uint8), 1, pages)
+        if pages[0, STORED] != ABSENT:
+            header: list[int] = pages[0].tolist()
+            return header
+    return None
 
 
 class Dictionary(NamedTuple):
@@ -70,11 +92,10 @@ class Dictionary(NamedTuple):
         chunk : pyarrow.parquet.ColumnChunkMetaData
         """
         start = chunk.dictionary_page_offset or chunk.data_page_offset
-        handle.seek(start)
-        found, size = _integers(handle.read(_HEADER))
-        if found.get(_TYPE) != _DICTIONARY_PAGE or not size:
+        header = read_header(handle, start, start + chunk.total_compressed_size)
+        if header is None or header[KIND] != DICTIONARY_PAGE:
             return cls()
-        return cls(found.get(_SIZE, 0), found.get(_TEXTS, 0), start + size, found.get(_STORED, 0))
+        return cls(header[NBYTES], header[COUNT], start + header[PLACE], header[STORED])
 
     def longest(self, handle: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> int:
         """Bytes of the longest text; those of all texts together if the page cannot be decompressed."""
@@ -106,67 +127,14 @@ def largest_page(handle: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> int:
     start = chunk.dictionary_page_offset or chunk.data_page_offset
     end, largest = start + chunk.total_compressed_size, 0
     for _ in range(_PAGES):
-        found, size = _header(handle, start, end)
-        if not size or found.get(_STORED, -1) < 0:
+        header = read_header(handle, start, end)
+        if header is None:
             break
-        largest = max(largest, found.get(_SIZE, 0))
-        start += size + found[_STORED]
+        largest = max(largest, header[NBYTES])
+        start += header[PLACE] + header[STORED]
         if start >= end:
             break
     return largest
-
-
-def _header(handle: pa.NativeFile, start: int, end: int) -> tuple[dict[tuple[int, int], int], int]:
-    """`_integers` of the header at `start`: few bytes are enough unless its statistics are long."""
-    for most in (4 * _HEADER, _LONG_HEADER):
-        handle.seek(start)
-        found, size = _integers(handle.read(min(most, end - start)))
-        if size:
-            break
-    return found, size
-
-
-def _integers(header: bytes) -> tuple[dict[tuple[int, int], int], int]:
-    """Parse a page's header: its integers, and its size in bytes, which is 0 if the header is not understood.
-
-    The key of an integer is the field of the enclosing struct (0 if there is none) and its own field.
-    """
-    found: dict[tuple[int, int], int] = {}
-    end = _struct(header, 0, (0,), found)
-    return (found, end) if end else ({}, 0)
-
-
-def _struct(header: bytes, at: int, path: tuple[int, ...], found: dict[tuple[int, int], int]) -> int:
-    """Add the integers of the struct at an offset to `found`; returns the offset behind it, 0 if not understood."""
-    field = 0
-    while at < len(header) and len(path) <= _DEPTH:
-        field, kind, at = field + (header[at] >> 4), header[at] & 15, at + 1
-        if kind == _STOP:
-            return at
-        if kind in _INTEGERS:
-            value, at = _integer(header, at)
-            if len(path) <= 2:
-                found[path[-1], field] = value
-        elif kind == _TEXT:
-            value, at = _integer(header, at)
-            at += value << 1 if value >= 0 else ~value << 1 | 1  # a length is not in zigzag
-        elif kind == _STRUCT:
-            at = _struct(header, at, (*path, field), found)
-            if not at:
-                break
-        elif kind not in _FLAGS:
-            break
-    return 0
-
-
-def _integer(header: bytes, at: int) -> tuple[int, int]:
-    """Decode the zigzag varint at an offset; returns it and the offset behind it."""
-    value = shift = 0
-    while at < len(header):
-        value, shift, at = value | (header[at] & 127) << shift, shift + 7, at + 1
-        if header[at - 1] < 128:
-            break
-    return value >> 1 ^ -(value & 1), at
 
 
 def decodable_rows(arrays: Iterable[pa.Array]) -> int:

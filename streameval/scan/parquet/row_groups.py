@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 from streameval.scan.faults import READ_ERRORS, opened, unreadable
 from streameval.scan.nested import column_of, stored_names
+from streameval.scan.parquet.columns import WINDOW, number_columns
 from streameval.scan.parquet.pages import (
     TEXT_BYTES,
     RangeFile,
@@ -224,14 +225,28 @@ class RowGroups:
             rows = min(rows, longest * max(1, TEXT_BYTES // max(1, _dictionary_bytes(file.metadata, numbers, coded))))
             if rows // 2 < longest <= rows:
                 rows = longest  # batches end with row groups: dictionaries are not joined
-            batches = file.iter_batches(rows, numbers, columns, use_threads=False)
+            decoded = number_columns(handle, file, numbers, columns, STREAM_BUFFER if large else WINDOW)
+            left = [name for name in columns if name not in decoded]
+            if left:
+                batches = file.iter_batches(rows, numbers, left, use_threads=False)
+            else:
+                batches = _without_columns(sum(group.rows for group in self.groups), rows)
             times = int96_columns(file.metadata, columns)
             if times:
                 nanos, millis = (
                     opened_in(unit).iter_batches(rows, numbers, times, use_threads=False) for unit in ("ns", "ms")
                 )
                 batches = exact_batches(batches, nanos, millis, times)
-            yield from batches
+            for batch in batches:
+                arrays = dict(zip(batch.schema.names, batch.columns, strict=True)) if left else {}
+                arrays |= {name: column.take(batch.num_rows) for name, column in decoded.items()}
+                yield pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays)) if decoded else batch
+
+
+def _without_columns(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of nothing but a number of rows."""
+    for start in range(0, rows, batch_rows):
+        yield pa.RecordBatch.from_arrays([pa.nulls(min(batch_rows, rows - start))], [""])
 
 
 def _dictionary_bytes(footer: pq.FileMetaData, groups: Sequence[int], coded: Collection[str]) -> int:

@@ -1,0 +1,270 @@
+"""Loops over the bytes of Parquet pages: their headers, and hybrids of run lengths and bit-packed numbers.
+
+No byte is trusted: every length, width, count and code is checked before it is used. The sections that are named are
+those of the Parquet format (github.com/apache/parquet-format).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import inlined, jit, step
+from streameval.kernels.prefetch import byte_at, eight_at
+
+ABSENT = -(1 << 62)  # a field that a header does not have
+# columns of a table of pages: offset in the data, fields of the header, then what `unpack_pages` reads and writes
+PLACE, KIND, NBYTES, STORED, CHECKSUM, COUNT, ENCODING, LEVELS, LENGTH, NESTED, COMPRESSED = range(11)
+STATED, ADDRESS, SIZE, START, VALUES, COLUMNS = range(11, 17)
+DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)  # kinds of pages
+PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8  # encodings
+WIDEST = 32  # bits of a code
+
+# the fields of the structs of a header (0: the header itself), by the column that holds them
+_HEADER = ((0, 1, KIND), (0, 2, NBYTES), (0, 3, STORED), (0, 4, CHECKSUM), (7, 1, COUNT))
+_FIRST, _SECOND = (
+    ((5, 1, COUNT), (5, 2, ENCODING), (5, 3, LEVELS)),
+    ((8, 1, COUNT), (8, 4, ENCODING), (8, 5, LENGTH), (8, 6, NESTED), (8, 7, COMPRESSED)),
+)
+_FIELDS = np.array([*_HEADER, *_FIRST, *_SECOND])
+_STOP, _TRUE, _FALSE, _BYTE, _TEXT, _STRUCT = 0, 1, 2, 3, 8, 12  # types of Thrift's compact protocol
+_NUMBER, _LONG = 5, 6  # types of integers of 32 bits, and of 64 bits, which only statistics have
+_DEPTH = 2  # structs in a header: of the kind of page, and of its statistics
+_ONE, _EIGHT = np.uint64(1), np.uint64(8)
+
+
+@step
+def _varint(address, at, stop):
+    """An unsigned number in groups of seven bits, and the offset behind it; this is −1 if the number does not end."""
+    value, shift = np.uint64(0), np.uint64(0)
+    while at < stop and shift < np.uint64(64):
+        byte = byte_at(address, at)
+        value |= (byte & np.uint64(127)) << shift
+        at += 1
+        if byte < np.uint64(128):
+            return value, at
+        shift += np.uint64(7)
+    return value, np.int64(-1)
+
+
+@step
+def _parse_header(address, at, stop, page):
+    """Parse a `PageHeader` in Thrift's compact protocol; returns the offset behind it, −1 if it does not end."""
+    page[:] = ABSENT
+    path, depth = np.zeros(_DEPTH + 1, np.int64), 0
+    while at < stop:
+        head = byte_at(address, at)
+        kind, delta = np.int64(head & np.uint64(15)), np.int64(head >> np.uint64(4))
+        path[depth] += delta
+        at += 1
+        value = np.int64(0)
+        if kind == _STOP:
+            if depth == 0:
+                return at
+            depth -= 1
+            continue
+        if delta == 0:
+            return -1
+        if kind == _STRUCT:
+            depth += 1
+            if depth > _DEPTH:
+                return -1
+            path[depth] = 0
+            continue
+        if kind in (_TEXT, _NUMBER, _LONG):
+            number, at = _varint(address, at, stop)
+            if at < 0 or (kind == _TEXT and number > np.uint64(stop - at)) or (kind == _LONG and depth < _DEPTH):
+                return -1
+            value = np.int64(number >> np.uint64(1)) ^ -np.int64(number & np.uint64(1))
+            at += np.int64(number) if kind == _TEXT else 0
+        elif kind in (_TRUE, _FALSE, _BYTE):
+            value = np.int64(kind == _TRUE)
+            at += np.int64(kind == _BYTE)
+        else:
+            return -1
+        for i in range(_FIELDS.shape[0] if kind != _TEXT else 0):
+            struct, field = _FIELDS[i, 0], _FIELDS[i, 1]
+            if path[depth] == field and (path[0] == struct if depth == 1 else struct == 0 and depth == 0):
+                page[_FIELDS[i, 2]] = value
+    return -1
+
+
+@jit
+def parse_headers(data, rows, pages):
+    """Parse the headers of data pages that follow each other in some bytes, or of one other page ("Data Pages").
+
+    Parameters
+    ----------
+    data : uint8 array, whose first byte begins a header
+    rows : number of rows after which no further page is needed
+    pages : int64 array of shape (n, COLUMNS), receives the header of each page; a field that it lacks is `ABSENT`. A
+        page that is compressed by Snappy begins with its uncompressed size: `STATED`
+
+    Returns
+    -------
+    int
+        Number of pages that lie in the data as a whole, at most n - 1. If it is smaller, the next row has the header of
+        a page that is cut off, with a `STORED` size of `ABSENT` if the header itself is cut off, or damaged.
+
+    Examples
+    --------
+    >>> data = np.frombuffer(bytes.fromhex("1504150815084c150215040000 01020304 1504"), np.uint8)
+    >>> pages = np.empty((3, COLUMNS), np.int64)
+    >>> parse_headers(data, 1, pages), pages[0, [PLACE, KIND, NBYTES, STORED, COUNT]].tolist()
+    (1, [13, 2, 4, 4, 1])
+    """
+    address, at = np.uint64(data.ctypes.data), np.int64(0)
+    for n in range(pages.shape[0] - 1):
+        page = pages[n]
+        place = _parse_header(address, at, data.size, page)
+        counted = page[COUNT] >= 0 or page[KIND] == INDEX_PAGE
+        if place < 0 or page[NBYTES] < 0 or page[STORED] < 0 or not counted:
+            page[STORED] = ABSENT
+            return n
+        page[PLACE] = place
+        if page[STORED] > data.size - place:
+            return n
+        at = place + page[STORED]
+        stated, _ = _varint(address, place + min(max(page[LENGTH], 0), page[STORED]), at)
+        page[STATED] = np.int64(stated)
+        if page[KIND] != DATA_PAGE and page[KIND] != DATA_PAGE_V2:
+            return max(n, 1)
+        rows -= page[COUNT]
+        if rows <= 0:
+            return n + 1
+    return pages.shape[0] - 1
+
+
+@inlined
+def _number(address, start, stop, bit, mask):
+    """The bit-packed number whose first bit is `bit` of byte `start`; no byte at `stop` or behind it is read."""
+    start, shift = start + (bit >> 3), np.uint64(bit & 7)
+    if start + 8 <= stop:
+        return (eight_at(address, start) >> shift) & mask
+    word = np.uint64(0)
+    for i in range(stop - start):
+        word |= byte_at(address, start + i) << (_EIGHT * np.uint64(i))
+    return (word >> shift) & mask
+
+
+@step
+def _unpack(address, at, stop, width, limit, codes):
+    """Unpack as many numbers as `codes` has items from a hybrid of run lengths and bit-packed numbers ("RLE").
+
+    Returns whether the bytes from `at` to `stop` hold as many numbers, all of them smaller than `limit`.
+    """
+    done, most, bits = 0, np.uint32(0), np.uint64(width)
+    mask, octet = (np.uint64(1) << bits) - np.uint64(1), (width + 7) >> 3
+    while done < codes.size:
+        head, at = _varint(address, at, stop)
+        count = np.int64(min(head >> np.uint64(1), np.uint64(codes.size)))
+        if at < 0 or count == 0:
+            return False
+        if head & np.uint64(1):  # groups of eight bit-packed numbers
+            rows = min(8 * count, codes.size - done)
+            if (rows * width + 7) >> 3 > stop - at:
+                return False
+            each = 4 if width <= 16 else 1  # numbers in eight bytes
+            fast = min(rows, max(0, (8 * (stop - at) - 63) // max(each * width, 1) * each)) & -each
+            for i in range(np.uint64(0), np.uint64(fast), np.uint64(each)):
+                bit = i * bits
+                word = eight_at(address, at + np.int64(bit >> np.uint64(3))) >> (bit & np.uint64(7))
+                for k in range(each):
+                    code = np.uint32(word & mask)
+                    word >>= bits
+                    most = max(most, code)
+                    codes[np.uint64(done) + i + np.uint64(k)] = np.int32(code)
+            for i in range(fast, rows):
+                code = np.uint32(_number(address, at, stop, i * width, mask))
+                most = max(most, code)
+                codes[done + i] = np.int32(code)
+            at = min(at + count * width, stop)
+        else:
+            rows = min(count, codes.size - done)
+            if octet > stop - at:
+                return False
+            code = np.uint32(_number(address, at, at + octet, 0, mask)) if octet else np.uint32(0)
+            most = max(most, code)
+            codes[done : done + rows] = np.int32(code)
+            at += octet
+        done += rows
+    return codes.size == 0 or np.int64(most) < limit
+
+
+@step
+def _read_levels(address, size, codes, present):
+    """Find which values are not null; `codes` is scratch. Returns the offset of the values, −1 if it is damaged."""
+    if size < 4:
+        return np.int64(-1)
+    length = np.int64(0)
+    for i in range(4):
+        length |= np.int64(byte_at(address, i)) << (8 * i)
+    if length > size - 4:
+        return np.int64(-1)
+    head, at = _varint(address, np.int64(4), 4 + length)
+    if 0 < at < 4 + length and head == np.uint64(codes.size) << _ONE and byte_at(address, at) == _ONE:
+        present[:] = 1  # a run of ones, as writers store a page without nulls
+        return 4 + length
+    if not _unpack(address, np.int64(4), 4 + length, np.int64(1), np.int64(2), codes):
+        return np.int64(-1)
+    for i in range(codes.size):
+        present[i] = codes[i]
+    return 4 + length
+
+
+@step
+def _spread(codes, present, values):
+    """Move the first `values` codes to the rows that are not null."""
+    at = values
+    for i in range(codes.size - 1, -1, -1):
+        at -= np.int64(present[i])
+        codes[i] = codes[at] if present[i] else 0
+
+
+@jit
+def unpack_pages(pages, nullable, limit, codes, present):
+    """Unpack the codes of dictionary pages, and find the values of others.
+
+    Parameters
+    ----------
+    pages : int64 array of shape (n, COLUMNS): `ADDRESS`, `SIZE` and `COUNT` are read, `START` and `VALUES` receive the
+        offset and the number of the values that are not null
+    nullable : whether pages begin with definition levels of 0 and 1, and their length in four bytes
+    limit : number of entries of the dictionary
+    codes : int32 array with an item for each row of all pages; 0 where a value is null or not a code
+    present : uint8 array of the same size, receives 0 where a value is null, else 1
+
+    Returns
+    -------
+    int
+        Number of pages up to the first one that is damaged.
+    """
+    row = np.int64(0)
+    for n in range(pages.shape[0]):
+        page = pages[n]
+        address, size, rows = np.uint64(page[ADDRESS]), page[SIZE], page[COUNT]
+        here, there, start, values = codes[row : row + rows], present[row : row + rows], np.int64(0), rows
+        if not nullable:
+            there[:] = 1
+        else:
+            start = _read_levels(address, size, here, there)
+            if start < 0:
+                return n
+            values = np.int64(0)
+            for i in range(rows):
+                values += np.int64(there[i])
+        page[START], page[VALUES] = start, values
+        if page[ENCODING] == PLAIN_DICTIONARY or page[ENCODING] == RLE_DICTIONARY:
+            width = np.int64(byte_at(address, start)) if start < size else np.int64(WIDEST + 1)
+            if values and (width > WIDEST or not _unpack(address, start + 1, size, width, limit, here[:values])):
+                return n
+            if values < rows:
+                _spread(here, there, values)
+        row += rows
+    return pages.shape[0]
+
+
+@jit
+def gather(dictionary, codes, values):
+    """Write the value of each code, all of which must be in the dictionary."""
+    for i in range(codes.size):
+        values[i] = dictionary[np.uint64(codes[i])]

@@ -1,0 +1,137 @@
+"""Columns of numbers that are decoded from their pages: equal to Arrow's, or refused by name."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval.errors import CorruptFileError
+from streameval.scan import plan, read
+from streameval.scan.parquet import columns as decoded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KINDS = {
+    pa.from_numpy_dtype(name): np.dtype(name) for name in ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
+}
+CODECS = ["none", "snappy", "zstd", "gzip", "lz4", "brotli"]
+
+
+@pytest.fixture(autouse=True)
+def _every_size() -> Iterator[None]:
+    """Pages of small row groups are decoded as well, a few bytes at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoded, "LEAST_ROWS", 0)
+        patch.setattr(decoded, "CODED", float("inf"))
+        yield
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    """Columns of some kinds; few or many distinct bit patterns, nulls here and there or in long runs."""
+    rows, rng = draw(st.sampled_from([1, 7, 8, 100, 3000])), np.random.default_rng(draw(st.integers(0, 99)))
+    columns: dict[str, pa.Array] = {}
+    for kind in draw(st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=3, unique=True)):
+        dtype = KINDS[kind]
+        pool = np.frombuffer(rng.bytes(dtype.itemsize * draw(st.sampled_from([1, 2, 3, 9, 300, 5000]))), dtype)
+        values = np.where(rng.random(rows) < draw(st.sampled_from([0, 0.9])), pool[0], rng.choice(pool, rows))
+        columns[str(kind)] = pa.array(values, kind, mask=draw(masks(rows)))
+    return pa.table(columns)
+
+
+@st.composite
+def masks(draw: st.DrawFn, rows: int) -> np.ndarray:
+    """Which values are null."""
+    cuts = draw(st.lists(st.integers(0, rows), max_size=4))
+    rng = np.random.default_rng(len(cuts))
+    return np.isin(np.arange(rows), cuts) | (np.searchsorted(sorted(cuts), np.arange(rows)) % 2 == 1) & (
+        rng.random(rows) < draw(st.sampled_from([0, 0.5, 1]))
+    )
+
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "compression": st.sampled_from(CODECS),
+        "use_dictionary": st.booleans(),
+        "dictionary_pagesize_limit": st.sampled_from([16, 500, 1 << 20]),
+        "data_page_size": st.sampled_from([64, 1000, 1 << 20]),
+        "write_batch_size": st.sampled_from([1, 10, 1024]),
+        "data_page_version": st.sampled_from(["1.0", "2.0"]),
+        "version": st.sampled_from(["1.0", "2.6"]),
+        "write_page_checksum": st.booleans(),
+        "row_group_size": st.sampled_from([50, 1000, 5000]),
+    }
+)
+
+
+def bits(array: pa.Array) -> Any:
+    """Values so that equal bits are equal, and nulls are None."""
+    kind = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}.get(array.type, array.type)
+    return array.view(kind).to_pylist()
+
+
+def scanned(path: Path, names: list[str], batch_rows: int) -> dict[str, list[Any]]:
+    """What a scan has of each column."""
+    scan = plan(path, names)
+    batches = [batch for piece in scan.pieces for batch in read(piece, scan.schema, batch_rows)]
+    return {name: [value for batch in batches for value in bits(batch.column(name))] for name in names}
+
+
+def expected(path: Path, names: list[str]) -> dict[str, list[Any]]:
+    """What Arrow reads."""
+    table = pq.read_table(path, columns=names, page_checksum_verification=True)
+    return {name: [value for chunk in table[name].chunks for value in bits(chunk)] for name in names}
+
+
+@given(tables(), OPTIONS, st.sampled_from([13, 1 << 20]))
+@settings(max_examples=200)
+def test_columns_equal_those_of_arrow(table: pa.Table, options: dict[str, Any], batch_rows: int) -> None:
+    """Of every writer's settings: values, nulls and the bits of NaN."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.parquet"
+        pq.write_table(table, path, **options)
+        names = table.column_names
+        assert scanned(path, names, batch_rows) == expected(path, names)
+
+
+@given(tables(), OPTIONS, st.data())
+@settings(max_examples=200)
+def test_damaged_pages_are_refused_or_equal(table: pa.Table, options: dict[str, Any], data: st.DataObject) -> None:
+    """Bytes of pages and headers that are flipped or overwritten never crash or give a number that Arrow does not."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.parquet"
+        pq.write_table(table, path, **options)
+        raw = bytearray(path.read_bytes())
+        end = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
+        for place in data.draw(st.lists(st.integers(4, end - 1), min_size=1, max_size=3)):
+            raw[place] = data.draw(st.one_of(st.integers(0, 255), st.sampled_from([raw[place] ^ 1, raw[place] ^ 128])))
+        path.write_bytes(raw)
+        for name in table.column_names:
+            try:
+                values = scanned(path, [name], 1 << 20)
+            except CorruptFileError:
+                continue
+            with suppress(OSError):  # of Arrow, for what does not matter here, such as the bytes of statistics
+                assert values == expected(path, [name])
+
+
+def test_damaged_column_is_named(tmp_path: Path) -> None:
+    """The message has the file, the column and a remedy."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"s": np.arange(999) % 7}), path, compression="none", write_page_checksum=True)
+    raw = bytearray(path.read_bytes())
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    raw[chunk.dictionary_page_offset + chunk.total_compressed_size - 9] ^= 4
+    path.write_bytes(raw)
+    with pytest.raises(CorruptFileError, match=r"a.parquet: cannot be read: column 's' is damaged: .*; replace"):
+        scanned(path, ["s"], 1 << 20)
