@@ -28,55 +28,27 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.blocks.pieces import SUMS, cut_counts, left_counts, rank_blocks, tied_rows
+from streameval.kernels.blocks.pieces import SUMS, cut_counts, left_counts, left_weights, rank_blocks, tied_rows
 from streameval.metrics.estimates import FINER
 from streameval.metrics.finalize import compute
-from streameval.metrics.scores.cut_bins import CutBins, GroupsNear, Measure, rows_of_bins, window
+from streameval.metrics.scores.cut_bins import CutBins, GroupsNear, Rows, rows_of_bins, window
 from streameval.metrics.scores.delong import GRID_CHECK
 from streameval.metrics.units import Sizes, class_counts
 from streameval.states.keyed.grouping import Ranked
-from streameval.states.protocol import Small, Totals
-from streameval.states.scores.parts import RankedPart, known
+from streameval.states.protocol import Totals
+from streameval.states.scores.parts import RankedPart
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from streameval.budget import Budget
     from streameval.metrics.protocol import Exact, Metric
-    from streameval.metrics.scores.cut_bins import CutRows
     from streameval.results import Scalar
-    from streameval.states.keyed.layout import Interval
-    from streameval.states.scores.blocks import BlockCounts, BlockSpec
-    from streameval.states.scores.parts import Ends, ScorePart
+    from streameval.states.scores.blocks import BlockCounts
     from streameval.typing import Array
 
 
-@dataclass(frozen=True, eq=False)
-class Ranking(Small):
-    """The rows of a ranking without their scores.
-
-    Attributes
-    ----------
-    spec : of the block counts
-    part : its sums
-    nan_rows, nan_weights : rows and weights of missing scores, arrays of shape (2,)
-    """
-
-    spec: BlockSpec
-    part: RankedPart
-    nan_rows: Array
-    nan_weights: Array
-
-    def totals(self) -> Totals:
-        """Rows of the scores that are not missing."""
-        return self.part.total
-
-    def parts(self, shard: object = None, budget: object = None) -> Iterator[RankedPart]:
-        """One: all rows."""
-        yield self.part
-
-
+_NONE = Totals(0, 0, 0.0, 0.0)
 _PIECES = 16  # of a bin
 _HALVES = 2  # of a bin where only ties matter
 _LEAST_RATIO = 0.99  # of standard errors on the grid and exactly
@@ -96,64 +68,6 @@ class Cuts(NamedTuple):
     pieces: Array
     most: int
     scores: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Pieces(Small):
-    """Scores of some rows, as metrics see them: groups from the best score to the worst.
-
-    Attributes
-    ----------
-    spec : the spec of the block counts
-    cuts : how bins are cut
-    counts : int64 array of shape (n_bins, 2), rows by label
-    sums : negatives and positives of all bins
-    weights : float64 array of shape (n_bins, 2), or (0, 2) without weights
-    nan_rows, nan_weights : arrays of shape (2,), missing scores, multiplied as counts are in pieces
-    moved : array of shape (n_bins, 2), what the upper half of a bin gives to its lower half; (0, 2) for nothing
-    """
-
-    spec: BlockSpec
-    cuts: Cuts
-    counts: Array
-    sums: tuple[int, int]
-    weights: Array
-    nan_rows: Array
-    nan_weights: Array
-    moved: Array
-
-    def totals(self) -> Totals:
-        """Rows and weights of both classes."""
-        return self._totals
-
-    @cached_property
-    def _totals(self) -> Totals:
-        most = self.cuts.most
-        rows = [side * most for side in self.sums]
-        return Measure(self.spec.weighted).totals(rows, self.weights.sum(axis=0) * most, self.nan_weights)
-
-    def parts(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[ScorePart]:
-        """One: all groups that have rows."""
-        weighted = self.spec.weighted
-        n, p = self._cut(self.counts, np.zeros((0, 2), np.int64) if weighted else self.moved)
-        weights = self._cut(self.weights, self.moved) if weighted else ()
-        yield Measure(weighted).part([n + p] if weighted else [n, p], weights, self.totals(), self._ends, self.spec)
-
-    def _cut(self, measure: Array, moved: Array) -> tuple[Array, Array]:
-        """Negatives and positives of each group, in a measure of the bins."""
-        n, p = np.empty((2, self.cuts.scores.size), measure.dtype)
-        size = cut_counts(self.counts, measure, self.cuts.pieces, self.cuts.most, moved, n, p)
-        return n[:size], p[:size]
-
-    def _ends(self, groups: Array | slice) -> Ends:
-        return known(self._scores)(groups)
-
-    @cached_property
-    def _scores(self) -> Array:
-        """The score of each group."""
-        there: Array = (self.counts[:, 0] | self.counts[:, 1]) > 0
-        scores = self.cuts.scores
-        return scores if there.all() else scores[np.repeat(there[::-1], self.cuts.pieces[::-1])]
 
 
 @dataclass(frozen=True)
@@ -202,17 +116,17 @@ class BlockReplicates:
         """The same rows in fewer blocks."""
         return replace(self, count=count)
 
-    def without(self, block: int) -> Pieces | CutRows:
+    def without(self, block: int) -> Rows:
         """The rows of all other blocks."""
         if self.cut is None:
             return self._pieces(block)
-        return self.cut.without(self.state, self._tables, block, self.count, self.moved)
+        return self.cut.without(self.state, self._tables, block, self.count, self.moved, self._missing(block))
 
-    def total(self) -> Pieces | CutRows:
+    def total(self) -> Rows:
         """The rows of all blocks."""
         return self.without(self.state.spec.count)
 
-    def rankings(self, blocks: Sequence[int]) -> list[Ranking] | None:
+    def rankings(self, blocks: Sequence[int]) -> list[Rows] | None:
         """What metrics of all rows take of `without` some blocks, and last of the `total`, in one loop.
 
         None where rows have weights, or thresholds decide.
@@ -228,21 +142,21 @@ class BlockReplicates:
         rank_blocks(*given, rows, sums)
         words = sums.astype(object)
         halves = (words[:, 0::2] << 64) + words[:, 1::2]
-        missing = (self._missing(each, left) * most for each in (state.nan_rows, state.nan_weights))
         numbers = (rows * most).tolist(), ((halves[:, 0::2] << 32) + halves[:, 1::2]).tolist()
         rankings = []
-        for (neg, pos), (won, precision), *nan in zip(*numbers, *missing, strict=True):
+        for block, (neg, pos), (won, precision) in zip(left.tolist(), *numbers, strict=True):
             total = Totals(neg, pos, float(neg), float(pos))
-            sums_of = Ranked(won, 2 * precision, neg, pos, neg, pos)
-            rankings.append(Ranking(state.spec, RankedPart(sums_of, Totals(0, 0, 0.0, 0.0), total), *nan))
+            part = RankedPart(Ranked(won, 2 * precision, neg, pos, neg, pos), _NONE, total)
+            rankings.append(Rows(state.spec, part, *self._missing(block, most)))
         return rankings
 
-    def _missing(self, by_block: Array, blocks: Array) -> Array:
-        """Missing scores without each block, of all rows where ties move: an array of shape (n, 2)."""
-        found: Array = np.repeat(by_block.sum(axis=0)[None], blocks.size, axis=0)
-        if found.any() and not self.moved:
-            found = found - [by_block[first :: self.count].sum(axis=0) for first in blocks.tolist()]
-        return np.maximum(found, 0)
+    def _missing(self, first: int, times: int = 1) -> tuple[Array, Array]:
+        """Rows and weights of missing scores without a block, of all rows where ties move: arrays of shape (2,)."""
+        state, every = self.state, self.cut is None and bool(self.moved)
+        left = slice(0) if every else slice(first, None, self.count)
+        rows, weights = state.whole[2:]
+        rows, weights = rows - state.nan_rows[left].sum(axis=0), weights - state.nan_weights[left].sum(axis=0)
+        return rows * times, np.maximum(weights, 0.0) * times
 
     def beyond(self, threshold: float) -> Mapping[str, Array]:
         """What the blocks hold of rows that score at or above a threshold; of its bin the share above it."""
@@ -360,29 +274,33 @@ class BlockReplicates:
             middle = low[bins] + (place + 0.5) * step[bins]
         return Cuts(pieces, _PIECES, np.where(open_[bins] & np.isfinite(middle), middle, low[bins]))
 
-    def _pieces(self, first: int) -> Pieces:
+    def _pieces(self, first: int) -> Rows:
         """The rows of all blocks except those merged with a block; all rows where ties move."""
-        state, cuts, left = self.state, self._cuts, slice(first, None, self.count)
-        rows, weights, nan_rows, nan_weights = state.whole
-        whole, weighted = state.whole_measure, state.spec.weighted
+        state, (pieces, most, scores) = self.state, self._cuts
+        (rows, weights, *_), measure, weighted = state.whole, state.whole_measure, state.spec.weighted
+        moved = measure[:0]
         if self.moved:
-            tied = tied_rows(whole, self._tables[weighted], first, self.count, cuts.pieces, cuts.most, self.moved)
-            moved = tied.astype(whole.dtype)
+            tied = tied_rows(measure, self._tables[weighted], first, self.count, pieces, most, self.moved)
+            moved = tied.astype(measure.dtype)
             moved[list(self.still)] = 0
-            nan_rows, nan_weights = nan_rows * cuts.most, nan_weights * cuts.most
-            return Pieces(state.spec, cuts, rows, self._sums, weights, nan_rows, nan_weights, moved)
-        counts, *sums = left_counts(rows, self._tables[0], first, self.count)
-        weights = Measure(weighted).left(weights, self._tables[1], counts, first, self.count)
-        if nan_rows.any():
-            nan_rows = (nan_rows - state.nan_rows[left].sum(axis=0)) * cuts.most
-            nan_weights = np.maximum(nan_weights - state.nan_weights[left].sum(axis=0), 0.0) * cuts.most
-        return Pieces(state.spec, cuts, counts, (sums[0], sums[1]), weights, nan_rows, nan_weights, whole[:0])
+            sums = rows.sum(axis=0).tolist()
+        else:
+            rows, *sums = left_counts(rows, self._tables[0], first, self.count)
+            if weighted:
+                weights = left_weights(weights, self._tables[1], rows, first, self.count)
 
-    @cached_property
-    def _sums(self) -> tuple[int, int]:
-        """Negatives and positives of all rows that have a score."""
-        negatives, positives = self.state.whole[0].sum(axis=0).tolist()
-        return negatives, positives
+        def cut(measure: Array, moved: Array) -> tuple[Array, Array]:
+            """Negatives and positives of each piece."""
+            n, p = np.empty((2, scores.size), measure.dtype)
+            size = cut_counts(rows, measure, pieces, most, moved, n, p)
+            return n[:size], p[:size]
+
+        there: Array = (rows[:, 0] | rows[:, 1]) > 0
+        if not there.all():
+            scores = scores[np.repeat(there[::-1], pieces[::-1])]
+        n, p = cut(rows, np.zeros((0, 2), np.int64) if weighted else moved)
+        groups, own = ((n + p,), cut(weights, moved)) if weighted else ((n, p), ())
+        return Rows.of(state.spec, [side * most for side in sums], groups, own, scores, self._missing(first, most))
 
     def _merged(self, found: Array) -> Array:
         """Sums over blocks that are taken as one, of an array of shape (n, n_blocks)."""

@@ -13,8 +13,8 @@ campaign, are displaced together, so this deviation grows with the unevenness of
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -23,103 +23,73 @@ from streameval.kernels.blocks.grid import codes, scores_of
 from streameval.kernels.blocks.pieces import dealt_counts, dealt_weights, left_counts, left_weights
 from streameval.metrics.protocol import Metric
 from streameval.states.protocol import Small, Totals
-from streameval.states.scores.parts import ScorePart, known
+from streameval.states.scores.parts import RankedPart, ScorePart, known
 from streameval.states.scores.weights import unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from streameval.budget import Budget
-    from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import State
     from streameval.states.scores.blocks import BlockCounts, BlockSpec
-    from streameval.states.scores.parts import Ends
     from streameval.typing import Array
 
 
-class Measure(NamedTuple):
-    """The measure of the rows of block counts: every row counts one, or its weight.
-
-    Numbers are distributed over groups by label, and so are weights. The rows that carry weights are distributed
-    without regard to label, because metrics use only their total number. Arrays named `rows` are int64, those named
-    `weights` float64, both by label; without weights, `weights` are empty.
+@dataclass(frozen=True, eq=False)
+class Rows(Small):
+    """Some of the rows of block counts, as metrics see them: in one part.
 
     Attributes
     ----------
-    weighted : whether rows have weights
-
-    Examples
-    --------
-    >>> Measure(False).sides(np.array([[1, 2]])).tolist(), Measure(True).sides(np.array([[1, 2]])).tolist()
-    ([[1, 2]], [[3]])
+    spec : the spec of the block counts
+    part : all groups, or the sums over them
+    nan_rows, nan_weights : arrays of shape (2,), missing scores by label
     """
 
-    weighted: bool
+    spec: BlockSpec
+    part: ScorePart | RankedPart
+    nan_rows: Array
+    nan_weights: Array
 
-    def sides(self, rows: Array) -> Array:
-        """Rows as they are distributed: int64 array of shape (n, n_sides)."""
-        return rows.sum(axis=1, keepdims=True) if self.weighted else rows
-
-    def down_to(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
-        """Weights of each bin down to each sub-bin.
-
-        Parameters
-        ----------
-        bins : the bin of each sub-bin
-        order : the place of each sub-bin among groups, bins that are one sub-bin, and equal parts of bins
-        groups : the measure of the groups
-        weights : those of all bins
-        alone, spread : bins that are one sub-bin, and the bin of each equal part
-        """
-        if not self.weighted:
-            return weights
-        parts = np.bincount(spread, minlength=len(weights))[spread][:, None]  # of the bin of each
-        return within(bins, np.concatenate([groups, weights[alone], weights[spread] / parts])[order])
-
-    def left(self, weights: Array, table: Array, rows: Array, first: int, count: int) -> Array:
-        """Weights of the bins without some blocks.
-
-        Parameters
-        ----------
-        weights, table : the weights of the bins, and by block in an array of shape (n_blocks, n_bins, 2)
-        rows : the rows that are left
-        first, count : the first block and their distance
-        """
-        left: Array = left_weights(weights, table, rows, first, count) if self.weighted else weights
-        return left
-
-    def kept(self, sub_bins: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
-        """The sub-bins that have rows or weights left, with both; given are those with rows, and weights of all."""
-        if not self.weighted:
-            return sub_bins, rows, weights
-        every = np.zeros((1, len(weights)), np.int64)
-        every[:, sub_bins] = rows
-        there = np.flatnonzero(every[0] | weights.any(axis=1))
-        return there, every[:, there], weights[there]
-
-    def totals(self, rows: Sequence[int], weights: Array, nan_weights: Array) -> Totals:
-        """Totals of both classes; the unit of weights leaves room for those of missing scores."""
-        neg, pos = rows
-        if not self.weighted:
-            return Totals(neg, pos, float(neg), float(pos))
-        unit = unit_of(float(weights.sum() + nan_weights.sum()))
-        n, p = np.ldexp(weights, -unit).tolist()
-        return Totals(neg, pos, n, p, weighted=True, unit=unit)
-
-    def part(
-        self,
-        rows: Array | Sequence[Array],
-        weights: Array | Sequence[Array],
-        total: Totals,
-        ends: Callable[[Array | slice], Ends],
+    @classmethod
+    def of(
+        cls,
         spec: BlockSpec,
-    ) -> ScorePart:
-        """The groups as metrics see them, all in one part."""
-        if not self.weighted:
-            return ScorePart(rows[0], rows[1], Totals(0, 0, 0.0, 0.0), total, ends, type=spec.type)
-        neg, pos = (np.ldexp(side, -total.unit) for side in weights)
+        sums: Sequence[int],
+        rows: Sequence[Array] | Array,
+        weights: Sequence[Array] | Array,
+        scores: Array,
+        missing: Sequence[Array],
+    ) -> Rows:
+        """Groups from the best score to the worst.
+
+        Parameters
+        ----------
+        spec : the spec of the block counts
+        sums : negatives and positives
+        rows : int64 arrays of shape (n_groups,), rows by label, or all rows if they carry weights
+        weights : float64 arrays of shape (n_groups,), weights by label; not read without weights
+        scores : float64 array of shape (n_groups,)
+        missing : rows and weights of missing scores
+        """
+        (neg, pos), ends = sums, known(scores)
+        if not spec.weighted:
+            total = Totals(neg, pos, float(neg), float(pos))
+            part = ScorePart(rows[0], rows[1], Totals(0, 0, 0.0, 0.0), total, ends, type=spec.type)
+            return cls(spec, part, *missing)
+        whole = [float(side.sum()) for side in weights]
+        unit = unit_of(sum(whole) + float(missing[1].sum()))  # leaves room for missing scores
+        n, p = (np.ldexp(side, -unit) for side in weights)
+        total = Totals(neg, pos, math.ldexp(whole[0], -unit), math.ldexp(whole[1], -unit), weighted=True, unit=unit)
         none = Totals(0, 0, 0.0, 0.0, weighted=True)
-        return ScorePart(neg, pos, none, total, ends, counts=rows[0], type=spec.type)
+        return cls(spec, ScorePart(n, p, none, total, ends, counts=rows[0], type=spec.type), *missing)
+
+    def totals(self) -> Totals:
+        """Rows and weights of the scores that are not missing."""
+        return self.part.total
+
+    def parts(self, shard: object = None, budget: object = None) -> Iterator[ScorePart | RankedPart]:
+        """One: all rows."""
+        yield self.part
 
 
 def within(bins: Array, values: Array) -> Array:
@@ -273,12 +243,12 @@ class CutBins(NamedTuple):
     @classmethod
     def of(cls, state: BlockCounts, groups: NearGroups, near: Array) -> CutBins:
         """Cut bins at groups of scores; a bin whose groups do not add up to its counts is cut evenly."""
-        measure = Measure(state.spec.weighted)
-        whole = measure.sides(state.whole[0])
+        weighted = state.spec.weighted
+        whole = _dealt(state.spec, state.whole[0])
         at = np.minimum(np.searchsorted(state.prefixes, groups.prefixes), near.size - 1)
         there = state.prefixes[at] == groups.prefixes  # of a histogram, one bin may reach into another here
         groups, at = NearGroups(*(column[there] for column in groups)), at[there]
-        rows = groups.rows[:, None] if measure.weighted else groups.measure
+        rows = groups.rows[:, None] if weighted else groups.measure
         sums = np.zeros_like(whole)
         np.add.at(sums, at, rows)
         cut = near & (sums == whole).all(axis=1)
@@ -296,63 +266,42 @@ class CutBins(NamedTuple):
         scores = np.concatenate([groups.scores[kept], low[alone], np.where(np.isfinite(middle), middle, low[spread])])
         order = np.lexsort((-scores, -bins))
         bins, counts, scores = bins[order], counts[order], scores[order]
-        weights = measure.down_to(bins, order, groups.measure[kept], state.whole[1], alone, spread)
+        weights = state.whole[1]
+        if weighted:
+            shares = np.bincount(spread, minlength=len(weights))[spread][:, None]  # sub-bins of the bin of each
+            own = np.concatenate([groups.measure[kept], weights[alone], weights[spread] / shares])
+            weights = within(bins, own[order])
         return cls(bins, within(bins, counts), scores, weights, near, bool((near & (low < high)).any()))
 
-    def without(self, state: BlockCounts, tables: Sequence[Array], first: int, count: int, moved: float) -> CutRows:
-        """The rows by sub-bin, without the blocks that are merged into one.
+    def without(
+        self,
+        state: BlockCounts,
+        tables: Sequence[Array],
+        first: int,
+        count: int,
+        moved: float,
+        missing: Sequence[Array],
+    ) -> Rows:
+        """The rows by sub-bin, without the blocks that are merged into one; `missing` are those without a score.
 
         `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2).
         """
-        left, measure = slice(first, None, count), Measure(state.spec.weighted)
-        whole, weights, nan_rows, nan_weights = state.whole
+        spec, (whole, weights, *_) = state.spec, state.whole
         counts, *sums = left_counts(whole, tables[0], first, count)
         signs = np.array([moved * (1 - 2 * (first >> side & 1)) for side in range(2)])
-        dealt = [measure.sides(each) for each in (whole, counts)]
         rows, kept = np.empty(self.upto.T.shape, np.int64), np.empty(self.bins.size, np.int64)
-        kept = kept[: dealt_counts(self.bins, self.upto, *dealt, signs, rows, kept)]
-        remaining = measure.left(weights, tables[1], counts, first, count)
-        if measure.weighted:
-            weights = dealt_weights(self.bins, self.weights, weights, remaining, whole - counts, signs)
-        else:
-            weights = self.weights
-        kept, rows, weights = measure.kept(kept, rows[:, : kept.size], weights)
-        if nan_rows.any():
-            nan_rows = nan_rows - state.nan_rows[left].sum(axis=0)
-            nan_weights = np.maximum(nan_weights - state.nan_weights[left].sum(axis=0), 0.0)
-        return CutRows(state.spec, self.scores[kept], rows, weights, (sums[0], sums[1]), nan_rows, nan_weights)
+        kept = kept[: dealt_counts(self.bins, self.upto, _dealt(spec, whole), _dealt(spec, counts), signs, rows, kept)]
+        rows = rows[:, : kept.size]
+        if not spec.weighted:
+            return Rows.of(spec, sums, rows, (), self.scores[kept], missing)
+        remaining = left_weights(weights, tables[1], counts, first, count)
+        weights = dealt_weights(self.bins, self.weights, weights, remaining, whole - counts, signs)
+        every = np.zeros((1, len(weights)), np.int64)
+        every[:, kept] = rows
+        there = np.flatnonzero(every[0] | weights.any(axis=1))  # a weight may be left where no row is
+        return Rows.of(spec, sums, every[:, there], weights[there].T, self.scores[there], missing)
 
 
-@dataclass(frozen=True, eq=False)
-class CutRows(Small):
-    """Scores of some rows, as metrics of thresholds see them: sub-bins from the best score to the worst.
-
-    Attributes
-    ----------
-    spec : the spec of the block counts
-    scores : float64 array of shape (n_groups,)
-    rows : int64 array of shape (n_sides, n_groups), by label, or all rows where they carry weights
-    weights : float64 array of shape (n_groups, 2), or (0, 2) without weights
-    sums : negatives and positives
-    nan_rows, nan_weights : arrays of shape (2,), missing scores
-    """
-
-    spec: BlockSpec
-    scores: Array
-    rows: Array
-    weights: Array
-    sums: tuple[int, int]
-    nan_rows: Array
-    nan_weights: Array
-
-    def totals(self) -> Totals:
-        """Rows and weights of both classes."""
-        return self._totals
-
-    @cached_property
-    def _totals(self) -> Totals:
-        return Measure(self.spec.weighted).totals(self.sums, self.weights.sum(axis=0), self.nan_weights)
-
-    def parts(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[ScorePart]:
-        """One: all groups."""
-        yield Measure(self.spec.weighted).part(self.rows, self.weights.T, self.totals(), known(self.scores), self.spec)
+def _dealt(spec: BlockSpec, rows: Array) -> Array:
+    """Rows as they are distributed among sub-bins, by label or together: an int64 array of shape (n_bins, n_sides)."""
+    return rows.sum(axis=1, keepdims=True) if spec.weighted else rows
