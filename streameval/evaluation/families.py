@@ -37,6 +37,7 @@ from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.sliced import CutRows
 from streameval.results import Scalar
 from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.clusters.sizes import SizeState
 from streameval.states.contingency.by_cluster import ByCluster
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec, SummarisedCounts
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import Group
     from streameval.states.grouped.tagged import TaggedGroups
-    from streameval.states.protocol import Spec, State
+    from streameval.states.protocol import Source, Spec, State
     from streameval.states.scores.blocks import BlockCounts
     from streameval.states.scores.counts import ScoreCounts
     from streameval.states.scores.digests import SampledDigests
@@ -99,7 +100,6 @@ def watch_table(
 
 
 F = TypeVar("F")  # a folded state
-S = TypeVar("S")  # the state that `Replication.swept` returns
 
 _NO_BLOCKS = "its states keep no blocks to leave out"
 _UNLABELLED = "the positives of rows without a label are themselves an estimate"
@@ -113,8 +113,23 @@ _NO_COMMON_UNITS = "clusterings have no units in common: evaluate the files with
 _REPLICATES = 16  # replicates finalized per task
 
 
+class Sources(NamedTuple):
+    """A state whose values are computed, and the states without each block that give its intervals.
+
+    Attributes
+    ----------
+    state : the state, or what one sweep over it gives for both its values and its replicates
+    own : of the intervals; a text says why there are none
+    paired : of differences between columns, if they are others
+    """
+
+    state: Source
+    own: Resampled | str = _NO_BLOCKS
+    paired: Resampled | str | None = None
+
+
 @dataclass(frozen=True)
-class Replication(Generic[F, S]):
+class Replication:
     """The replicates of the metrics of a request; the defaults have none.
 
     Attributes
@@ -134,21 +149,13 @@ class Replication(Generic[F, S]):
         """The spec of a state to fold for sampling intervals; None if none is needed."""
         return None
 
-    def swept(self, engine: Engine, state: F) -> S:
-        """The replacement of the state if replicates are needed; one sweep may give both values and replicates."""
-        return cast("S", state)
+    def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
+        """Where replicates come from, given a state and that of its blocks, if there is one."""
+        return Sources(state)
 
-    def certificates(self, state: State, blocks: State | None) -> tuple[Metric, ...]:
-        """Further metrics of a state that its intervals need, given its blocks (None if it has none)."""
+    def certificates(self, own: Resampled | str) -> tuple[Metric, ...]:
+        """Further metrics of a state that its intervals need."""
         return ()
-
-    def own(self, state: S, blocks: State | None) -> Resampled | str:
-        """The source of the replicates for intervals, from a state and its blocks; or the reason why there is none."""
-        return _NO_BLOCKS
-
-    def paired(self, engine: Engine, state: S, blocks: State | None) -> Resampled | str | None:
-        """The source of the replicates for differences between columns; None if it is that of the intervals."""
-        return None
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
         """The results of the states without a block (`Resampled.without`), each built on demand in this process.
@@ -163,7 +170,7 @@ def _compute_all(jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
     return [_scalars(metrics, computed(state, metrics)) for state, metrics in (make() for make in jobs)]
 
 
-class ScoreReplication(Replication["State", "State"]):
+class ScoreReplication(Replication):
     """Blocks of units, counted on a coarse grid or exactly."""
 
     own_blocks = True
@@ -176,27 +183,24 @@ class ScoreReplication(Replication["State", "State"]):
             return GroupedSpec(ScoreSpec(*facts), key)
         return BlockSpec(*facts, key.unit, key.count, self.resampling.bins)
 
-    def certificates(self, state: State, blocks: State | None) -> tuple[Metric, ...]:
-        """Standard errors with each row as a unit; they show whether the grid is fine enough unless that is certain."""
-        single = self.resampling.unit is None and not self.request.spec.weighted
-        grid = None if self.resampling.bins is None or blocks is None else self._grid(state, blocks)
-        return certificates(self.request.computed, coarse=grid is not None and not grid.sure, single=single)
-
-    def own(self, state: State, blocks: State | None) -> Resampled | str:
+    def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
         """The state without each block."""
         if blocks is None:
-            return _NO_UNIT if self.resampling.unit is None else _NOT_KEPT
-        if self.resampling.bins is not None:
-            return self._grid(state, blocks)
-        split = cast("Grouped", blocks)
-        return left_out.SplitState(split, self.resampling.named_unit, self.resampling.blocks.count)
+            return Sources(state, _NO_UNIT if self.resampling.unit is None else _NOT_KEPT)
+        unit, count = self.resampling.named_unit, self.resampling.blocks.count
+        if self.resampling.bins is None:
+            return Sources(state, left_out.SplitState(cast("Grouped", blocks), unit, count))
+        exact = state.spec.kind == ScoreSpec.kind
+        return Sources(state, BlockReplicates(cast("BlockCounts", blocks), unit, count, exact))
 
-    def _grid(self, state: State, blocks: State) -> BlockReplicates:
-        exact, unit = state.spec.kind == ScoreSpec.kind, self.resampling.named_unit
-        return BlockReplicates(cast("BlockCounts", blocks), unit, self.resampling.blocks.count, exact)
+    def certificates(self, own: Resampled | str) -> tuple[Metric, ...]:
+        """Standard errors with each row as a unit; they show whether the grid is fine enough unless that is certain."""
+        single = self.resampling.unit is None and not self.request.spec.weighted
+        coarse = isinstance(own, BlockReplicates) and not own.sure
+        return certificates(self.request.computed, coarse=coarse, single=single)
 
 
-class ClusterReplication(Replication["ClusterCounts", left_out.SweptClusters]):
+class ClusterReplication(Replication):
     """Blocks of clusters for intervals, of units for differences between clusterings."""
 
     def blocks(self) -> Spec | None:
@@ -204,26 +208,16 @@ class ClusterReplication(Replication["ClusterCounts", left_out.SweptClusters]):
         paired = self.resampling.unit is not None and not self.request.spec.unlabelled
         return GroupedSpec(self.request.spec, self.resampling.blocks) if paired else None
 
-    def swept(self, engine: Engine, state: ClusterCounts) -> left_out.SweptClusters:
-        """The size table, with its changes if each block of clusters is left out."""
-        if self.request.spec.unlabelled or not self.request.metrics:
-            return cast("left_out.SweptClusters", state)  # whose replicates are refused, or not needed
+    def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
+        """The size table without each block of clusters, and of the unit, which clusterings have in common."""
+        if self.request.spec.unlabelled:
+            return Sources(state, _UNLABELLED, _UNLABELLED)
         changes = _changes(engine, state)
-        return left_out.SweptClusters(changes.table, state.dropped_rows, changes=changes)
-
-    def own(self, state: left_out.SweptClusters, blocks: State | None) -> Resampled | str:
-        """The state without each block of clusters, which are the sampling units."""
-        if self.request.spec.unlabelled:
-            return _UNLABELLED
-        return left_out.without_rows(state.changes, self.request.of, int(state.table.clusters.sum()))
-
-    def paired(self, engine: Engine, state: left_out.SweptClusters, blocks: State | None) -> Resampled | str | None:
-        """The state without each block of the unit, which clusterings have in common."""
-        if self.request.spec.unlabelled:
-            return _UNLABELLED
-        if blocks is None:
-            return _NO_COMMON_UNITS if self.resampling.unit is None else _NO_CELLS
-        return left_out.without_rows(state.changes.paired or _changes(engine, blocks), self.resampling.named_unit)
+        own = left_out.without_rows(changes, self.request.of, int(changes.table.clusters.sum()))
+        paired: Resampled | str = _NO_COMMON_UNITS if self.resampling.unit is None else _NO_CELLS
+        if blocks is not None:
+            paired = left_out.without_rows(changes.paired or _changes(engine, blocks), self.resampling.named_unit)
+        return Sources(SizeState(changes.table, cast("ClusterCounts", state).dropped_rows), own, paired)
 
 
 def _changes(engine: Engine, state: State) -> SizeChanges:
@@ -232,23 +226,17 @@ def _changes(engine: Engine, state: State) -> SizeChanges:
     return changes
 
 
-class ClassReplication(Replication[ContingencyCounts, left_out.SweptTable]):
+class ClassReplication(Replication):
     """Blocks of classes, which are units that all clusterings have in common."""
 
-    def swept(self, engine: Engine, state: ContingencyCounts) -> left_out.SweptTable:
-        """The summary of the table, with its replicates if each block of classes is left out."""
-        summary, blocks = watch_table(engine, state, ClassBlocks, assignment_cells(self.request.metrics))
-        return left_out.SweptTable(state, summary, blocks.replicates(summary))
-
-    def own(self, state: left_out.SweptTable, blocks: State | None) -> Resampled:
-        """The table without each block of classes, which are the sampling units; the state itself holds them."""
-        return left_out.without_classes(state.replicates, self.request.spec.classes)
-
-    def paired(self, engine: Engine, state: left_out.SweptTable, blocks: State | None) -> str | None:
-        """None, since classes are units common to all clusterings; but rows with a null class have no block."""
-        if state.replicates.classless:
-            return f"rows with a null class {self.request.spec.classes} have no block: leave them out (--nulls drop)"
-        return None
+    def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
+        """The summary of the table without each block of classes; rows with a null class have no block."""
+        table, classes = cast("ContingencyCounts", state), self.request.spec.classes
+        summary, watcher = watch_table(engine, table, ClassBlocks, assignment_cells(self.request.metrics))
+        replicates, lacking = watcher.replicates(summary), None
+        if replicates.classless:
+            lacking = f"rows with a null class {classes} have no block: leave them out (--nulls drop)"
+        return Sources(SummarisedCounts(table, summary), left_out.without_classes(replicates, classes), lacking)
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
         """Finalize each summary as a single part."""
@@ -256,21 +244,15 @@ class ClassReplication(Replication[ContingencyCounts, left_out.SweptTable]):
         return [_scalars(some, [m.combine([m.partial(one)], one) for m in some]) for one, some in summaries]
 
 
-class GroupReplication(Replication["GroupScores", left_out.SweptGroups]):
+class GroupReplication(Replication):
     """Blocks of groups over which a metric is averaged."""
 
-    def swept(self, engine: Engine, state: GroupScores) -> left_out.SweptGroups:
-        """The scores of the groups, with the sums of each block of groups."""
+    def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
+        """The means without each block of groups, which are the sampling units; the state itself holds their ids."""
         means = cast("Sequence[GroupMean]", self.request.metrics)  # the only metrics of its requests
-        if not means:
-            return cast("left_out.SweptGroups", state)
         sums = engine.finalize([(state, [left_out.SumsByBlock(mean) for mean in means])])[0]
         by_name = {mean.name: one for mean, one in zip(means, sums, strict=True)}
-        return left_out.SweptGroups(**vars(state), block_sums=by_name)
-
-    def own(self, state: left_out.SweptGroups, blocks: State | None) -> Resampled:
-        """The means without each block of groups, which are the sampling units; the state itself holds their ids."""
-        return left_out.without_groups(state.block_sums, self.request.spec.groups)
+        return Sources(state, left_out.without_groups(by_name, self.request.spec.groups))
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
         """The results without each block, from the sums over the remaining groups."""
@@ -278,14 +260,16 @@ class GroupReplication(Replication["GroupScores", left_out.SweptGroups]):
         return [[Scalar.certain(metric.name, means[metric.name]) for metric in some] for means, some in values]
 
 
-class SampleReplication(Replication["State", "State"]):
+class SampleReplication(Replication):
     """The replicates of all rows serve a sample, whose own error is larger."""
 
     source_family = "score"
 
-    def own(self, state: State, blocks: State | None) -> str:
+    def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
         """The reason why there are none of a sample, for metrics that estimate none of all rows (`of_all_rows`)."""
-        return "a sample has no replicates, and the metric names no metric of all rows that has (of_all_rows)"
+        return Sources(
+            state, "a sample has no replicates, and the metric names no metric of all rows that has (of_all_rows)"
+        )
 
 
 @dataclass(frozen=True)
@@ -322,7 +306,7 @@ class MetricRequest:
         """The metrics, and those of whose replicates the intervals of others are made."""
         return self.metrics + self.interval_sources
 
-    def replication(self, resampling: Resampling) -> Replication[Any, Any]:
+    def replication(self, resampling: Resampling) -> Replication:
         """How replicates are computed."""
         return self.family.replication(self, resampling)
 
@@ -360,7 +344,7 @@ class Family(ABC, Generic[F]):
     name: ClassVar[str]
     column: ClassVar[str]
     sweep_metrics: ClassVar[tuple[Metric, ...]] = ()
-    replication: ClassVar[type[Replication[Any, Any]]] = Replication
+    replication: ClassVar[type[Replication]] = Replication
 
     @abstractmethod
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
@@ -581,7 +565,7 @@ def scalar(metric: Metric, value: Scalar | float) -> Scalar:
     return value if isinstance(value, Scalar) else Scalar.certain(metric.name, float(value))
 
 
-def finalize(engine: Engine, pairs: Sequence[tuple[MetricRequest, State]]) -> Iterator[Scalar]:
+def finalize(engine: Engine, pairs: Sequence[tuple[MetricRequest, Source]]) -> Iterator[Scalar]:
     """The results of all states, in the order given, with their columns, rows and positives."""
     rows = finalize_states(engine, [(state, request.metrics) for request, state in pairs])
     for (request, state), row in zip(pairs, rows, strict=True):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.evaluation.families import Sources
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.slices import whole_results
 from streameval.evaluation.slicing import WHOLE, Slicing
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from streameval.metrics.resampling import Resampled
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import By
-    from streameval.states.protocol import Spec, State, StoredSpec
+    from streameval.states.protocol import Source, Spec, State, StoredSpec
     from streameval.typing import Array
 
 
@@ -100,25 +101,35 @@ def sliced_blocks(
     return {spec: cast("Grouped", folded[grouped]) for spec, grouped in split.items() if grouped in folded}
 
 
-def finalized(
+def replicated(
     engine: Engine,
     states: Sequence[tuple[MetricRequest, State]],
     folded: Mapping[StoredSpec, State],
-    swept: Swept,
     resampling: Resampling,
+) -> list[tuple[MetricRequest, Sources]]:
+    """The states with the sources of their replicates; `folded` are all folded states, those of blocks among them."""
+    sources = []
+    for w, state in states:
+        blocks = w.blocks(resampling)
+        own = None if blocks is None else folded.get(blocks.spec)
+        wanted = resampling.level is not None and w.computed  # a state may be folded for its rows alone
+        sources.append((w, w.replication(resampling).sources(engine, state, own) if wanted else Sources(state)))
+    return sources
+
+
+def finalized(
+    engine: Engine, states: Sequence[tuple[MetricRequest, Sources]], swept: Swept, resampling: Resampling
 ) -> tuple[tuple[Scalar, ...], list[dict[Metric, Scalar]]]:
     """The values of all metrics of all states, in the order given, and for each state what else its intervals need.
 
-    States are read once for both; those that `sweep` has finalized give only values. `folded` are all folded states,
-    those of blocks among them.
+    States are read once for both; those that `sweep` has finalized give only values.
     """
     further: list[tuple[Metric, ...]] = []
-    for w, state in states:
+    for w, sources in states:
         certified = resampling.level is not None and w not in swept
-        blocks = _blocks(w, folded, resampling)
-        more = w.replication(resampling).certificates(state, blocks) if certified else ()
+        more = w.replication(resampling).certificates(sources.own) if certified else ()
         further.append((*w.interval_sources, *more) if certified else ())
-    jobs = [(replace(w, metrics=w.metrics + more), state) for (w, state), more in zip(states, further, strict=True)]
+    jobs = [(replace(w, metrics=w.metrics + more), one.state) for (w, one), more in zip(states, further, strict=True)]
     values = whole_results(engine, jobs, swept)
     results: list[Scalar] = []
     certain: list[dict[Metric, Scalar]] = []
@@ -130,8 +141,7 @@ def finalized(
 
 def estimated(
     engine: Engine,
-    states: Sequence[tuple[MetricRequest, State]],
-    folded: Mapping[StoredSpec, State],
+    states: Sequence[tuple[MetricRequest, Sources]],
     results: Sequence[Scalar],
     resampling: Resampling,
     certain: Sequence[Mapping[Metric, Scalar]] = (),
@@ -141,8 +151,7 @@ def estimated(
     Parameters
     ----------
     engine : finalizes replicates
-    states : states with their requests
-    folded : the folded states, those of blocks among them
+    states : states with their requests and the sources of their replicates
     results : the values of all metrics of all states
     resampling : the options of sampling intervals
     certain : for each state, the additional values from `finalized`; others are finalized on demand
@@ -157,20 +166,18 @@ def estimated(
     collected: list[Estimated] = []
     sources: dict[tuple[str, str], Resampled] = {}
     by_metric: dict[tuple[str, str], Estimated] = {}  # of all rows, by column and metric
-    for (w, state), known in zip(states, certain or [{}] * len(states), strict=True):
+    for (w, (state, source, other)), known in zip(states, certain or [{}] * len(states), strict=True):
         metrics, replication = w.computed, w.replication(resampling)
         if not metrics:
             continue  # folded for its rows alone
         exact = partial(_exact, engine, state, known)
         values = [*results[len(collected) : len(collected) + len(w.metrics)], *exact(w.interval_sources)]
-        blocks = _blocks(w, folded, resampling)
-        source = replication.own(state, blocks)
         if not isinstance(source, str):
             sources[w.group, w.of] = source
-        own = paired = _replicated(engine, replication, state, values, source, exact)
-        if (other := replication.paired(engine, state, blocks)) is not None:
-            paired = _replicated(engine, replication, state, values, other, exact)
-        if replication.own_blocks and blocks is None and resampling.unit is None and not w.spec.weighted:
+        own = paired = _replicates(engine, replication, state, values, source, exact)
+        if other is not None:
+            paired = _replicates(engine, replication, state, values, other, exact)
+        if replication.own_blocks and isinstance(source, str) and resampling.unit is None and not w.spec.weighted:
             own = by_row(own, metrics, state.totals(), exact)  # differences need blocks
         pairs = [Estimated(*pair) for pair in zip(own, paired, strict=True)]
         by_metric |= {(w.of, metric.name): pair for metric, pair in zip(metrics, pairs, strict=True)}
@@ -178,10 +185,10 @@ def estimated(
     return _of_samples(collected, [metric for w, _ in states for metric in w.metrics], by_metric), sources
 
 
-def _replicated(
+def _replicates(
     engine: Engine,
-    replication: Replication[Any, Any],
-    state: State,
+    replication: Replication,
+    state: Source,
     values: Sequence[Scalar],
     source: Resampled | str,
     exact: Exact,
@@ -208,13 +215,7 @@ def _of_samples(
     return replaced
 
 
-def _blocks(request: MetricRequest, folded: Mapping[StoredSpec, State], resampling: Resampling) -> State | None:
-    """The state of blocks that the intervals of a state need; None if there is none."""
-    blocks = request.blocks(resampling)
-    return None if blocks is None else folded.get(blocks.spec)
-
-
-def _exact(engine: Engine, state: State, known: Mapping[Metric, Scalar], metrics: Sequence[Metric[T]]) -> list[T]:
+def _exact(engine: Engine, state: Source, known: Mapping[Metric, Scalar], metrics: Sequence[Metric[T]]) -> list[T]:
     """Further metrics of the exact state."""
     missing = [metric for metric in metrics if metric not in known]
     values: dict[Metric, Any] = dict(known)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from streameval.errors import LabelError, MissingInputError, WeightError
 from streameval.evaluation.families import weight_problem
-from streameval.evaluation.intervals import counted, differences, estimated, finalized, sliced_blocks
+from streameval.evaluation.intervals import counted, differences, estimated, finalized, replicated, sliced_blocks
 from streameval.evaluation.multiclass import averaged, with_micro
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.result import Evaluation
@@ -61,20 +61,18 @@ def finalize_all(
         for w, state in states:
             if problem := weight_problem(w, state):
                 raise WeightError(f"{where}: weight column {request.weight!r} {problem}")
-    sources = states
-    if level is not None:
-        sources = [(w, w.replication(resampling).swept(engine, state)) for w, state in states]
     blocks = dict(folded.states)
     for key in slicing.keys[:1]:  # the blocks of all rows are those of the first slicing together
         split = sliced_blocks(requests, folded.states, resampling, key)
         blocks |= {spec: cast("State", counts.total()) for spec, counts in split.items()}
     slices = SlicedStates(engine, slicing, folded.states, requests)
     swept = sweep(slices)
-    results, certain = finalized(engine, sources, blocks, swept, resampling)
+    sources = replicated(engine, states, blocks, resampling)
+    results, certain = finalized(engine, sources, swept, resampling)
     estimates: list[Estimated] = []
     resampled: dict[tuple[str, str], Resampled] = {}
     if level is not None:
-        estimates, resampled = estimated(engine, sources, blocks, results, resampling, certain)
+        estimates, resampled = estimated(engine, sources, results, resampling, certain)
         results = (
             *(one.own.scalar_with(level) for one in estimates),
             *differences([estimates], requests, resampling)[0],

@@ -18,7 +18,15 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streameval.evaluation.comparison import minus_named, of_one_unit
-from streameval.evaluation.intervals import Estimated, better_end, differences, estimated, finalized, sliced_blocks
+from streameval.evaluation.intervals import (
+    Estimated,
+    better_end,
+    differences,
+    estimated,
+    finalized,
+    replicated,
+    sliced_blocks,
+)
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.slices import usable
 from streameval.metrics.differences import compared
@@ -98,11 +106,11 @@ def _rests(
     for group in groups:
         blocks = {spec: next(counts) for spec, counts in left.items()}
         rest = [(w, state.without(group, budget=engine.budget)) for w, state in grouped]
-        swept = [(w, w.replication(resampling).swept(engine, state)) for w, state in rest]
-        results, certain = finalized(engine, swept, blocks, {}, resampling)
+        sources = replicated(engine, rest, blocks, resampling)
+        results, certain = finalized(engine, sources, {}, resampling)
         values = iter(results)
         checked = [one for w, state in rest for one in usable(w, state, list(islice(values, len(w.metrics))))]
-        yield estimated(engine, swept, blocks, checked, resampling, certain)[0]
+        yield estimated(engine, sources, checked, resampling, certain)[0]
 
 
 _CHUNK = 64  # slices whose states are extracted together
@@ -155,6 +163,6 @@ def _of_slices(
         groups = [tuple((values[0].slice or {}).values()) for values in some]
         states = [(w, sliced.grouped(w, key).several(groups, engine.budget)) for w in sliced.requests]
         for i, (group, values) in enumerate(zip(groups, some, strict=True)):
-            swept = [(w, w.replication(resampling).swept(engine, several[i])) for w, several in states]
             blocks = {spec: each.only(group) for spec, each in split.items()}
-            yield estimated(engine, swept, blocks, values, resampling)[0]
+            sources = replicated(engine, [(w, several[i]) for w, several in states], blocks, resampling)
+            yield estimated(engine, sources, values, resampling)[0]

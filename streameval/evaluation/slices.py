@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import By, Group
     from streameval.states.grouped.tagged import TaggedGroups
-    from streameval.states.protocol import State, StoredSpec
+    from streameval.states.protocol import Source, State, StoredSpec
 
     Named = dict[str, Any]  # the values of a slice by column
 
@@ -167,7 +167,7 @@ def sweep(sliced: SlicedStates) -> Swept:
     return swept
 
 
-def whole_results(engine: Engine, states: Sequence[tuple[MetricRequest, State]], swept: Swept) -> Iterator[Scalar]:
+def whole_results(engine: Engine, states: Sequence[tuple[MetricRequest, Source]], swept: Swept) -> Iterator[Scalar]:
     """The results of all rows, in the order given."""
     others = iter(finalize(engine, [(w, state) for w, state in states if w not in swept]))
     for w, _ in states:

@@ -1,8 +1,7 @@
 """Exact replicates: states that were split by block and give the state without each block.
 
 - A score with ``--resample-bins exact`` keeps every score of each block (`SplitState`).
-- Of clusters, and of clusters against classes, one sweep over a state yields its replicates and its value;
-  `SweptClusters` and `SweptTable` then replace the state.
+- Of clusters, and of clusters against classes, one sweep over a state yields its replicates and its value.
 - Of means over groups, the groups are the units: a group, such as a user, lies in one block, by the keyed hash of its
   id (`streameval.states.grouped.keys.Blocks`). A mean is Σ w·A / Σ w, so one sweep that adds up both sums by block
   gives all replicates. Values A are truncated to multiples of 2⁻³⁰, so that sums are integers and independent of the
@@ -13,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,6 @@ from streameval.metrics.scores.sums import BITS
 from streameval.metrics.units import Sizes, class_counts
 from streameval.states.blocks import BLOCKS, SizeChanges, blocks_of
 from streameval.states.clusters.sizes import SizeState
-from streameval.states.contingency.counts import SummarisedCounts
-from streameval.states.scores.groups import GroupPart, GroupScores
 from streameval.states.scores.types import compared, halved
 
 if TYPE_CHECKING:
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.groups import Grouped
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import State
+    from streameval.states.scores.groups import GroupPart
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -72,30 +70,6 @@ class SweepClusters(ShardMetric["SizeChanges", "SizeChanges", "ClusterCounts | B
     def combine(self, partials: Sequence[SizeChanges], state: ClusterCounts | BlockedClusters) -> SizeChanges:
         """Those of all shards."""
         return SizeChanges.union(partials)
-
-
-@dataclass(frozen=True, eq=False)
-class SweptClusters(SizeState):
-    """The size table of a state, which was swept for its replicates as well.
-
-    Attributes
-    ----------
-    changes : SizeChanges without each block of clusters
-    """
-
-    changes: SizeChanges = field(kw_only=True)
-
-
-@dataclass(frozen=True, eq=False)
-class SweptTable(SummarisedCounts):
-    """The summary of a contingency table, which was swept for its replicates as well.
-
-    Attributes
-    ----------
-    replicates : ClassReplicates
-    """
-
-    replicates: ClassReplicates
 
 
 def without_rows(changes: SizeChanges, unit: str, units: int | None = None) -> LeftOut:
@@ -234,18 +208,6 @@ class SumsByBlock(Metric["Array", "GroupPart", "tuple[Array, list[tuple[Fragment
             if (word := value_of(self.mean.inner, whole)) is not None:
                 self._add(sums, *(np.array([x]) for x in (blocks[whole.group], whole.neg, whole.pos, word)))
         return np.asarray(sums)
-
-
-@dataclass(frozen=True, eq=False)
-class SweptGroups(GroupScores):
-    """The scores of groups, which were swept for the replicates of their means as well.
-
-    Attributes
-    ----------
-    block_sums : the values of `SumsByBlock` by the name of the mean
-    """
-
-    block_sums: dict[str, Array] = field(default_factory=dict)
 
 
 def without_groups(sums: Mapping[str, Array], unit: str) -> LeftOut:
