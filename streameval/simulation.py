@@ -51,10 +51,11 @@ from datetime import date, timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streameval.budget import available_threads
@@ -205,176 +206,119 @@ COLUMNS = {name: np.dtype(kind) for name, kind in (_TYPES | {"weight": "f8"}).it
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, made odd: its multiples are spread evenly
 PIECE_BITS = 3
 
-Float = TypeVar("Float", np.float32, np.float64)
 
-
-class Block:
-    """Work space of one thread for drawing blocks of rows.
+def draw_block(model: Model, number: int) -> dict[str, NDArray[np.generic]]:
+    """Draw the rows ``[number * 65536, (number + 1) * 65536)``.
 
     Parameters
     ----------
     model : Model
         The options of the simulation.
+    number : int
+        Number of the block, at least 0. Rows beyond ``model.rows`` are drawn as well; the caller drops them.
+
+    Returns
+    -------
+    dict of str to array of shape (65536,)
+        The columns of `simulate`, in that order.
 
     Examples
     --------
-    >>> columns = Block(Model(rows=100_000, singletons=0.5)).draw(0)
+    >>> columns = draw_block(Model(rows=100_000, singletons=0.5), 0)
     >>> round(float((columns["campaign"] < 0).mean()), 1)
     0.5
     """
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self._columns = {name: np.empty(BLOCK, dtype) for name, dtype in COLUMNS.items()}
-        self._mass, self._float = np.empty((2, BLOCK))
-        self._rank, self._alone, self._group, self._cell = np.empty((4, BLOCK), np.int64)
-        self._traits, self._word = np.empty((2, BLOCK), np.uint64)
-
-    def draw(self, number: int) -> dict[str, NDArray[np.generic]]:
-        """Draw the rows ``[number * 65536, (number + 1) * 65536)``.
-
-        Parameters
-        ----------
-        number : int
-            Number of the block, at least 0. Rows beyond ``model.rows`` are drawn as well; the caller drops them.
-
-        Returns
-        -------
-        dict of str to array of shape (65536,)
-            The columns of `simulate`, in that order; valid until the next call.
-        """
-        model, columns = self._model, self._columns
-        rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(model.seed, spawn_key=(number,))))
-        words = rng.integers(0, 2**64 - 1, BLOCK, np.uint64, endpoint=True)
-        coin, fate = words.view(np.uint32).reshape(2, BLOCK)
-        columns["message_id"][:] = np.arange(number * BLOCK, (number + 1) * BLOCK)
-        np.invert(columns["message_id"], out=self._alone)
-        single = self._campaigns(rng)
-        lone, held = (_threshold(share, bits) for share, bits in zip(model.positive_shares, (32, 64), strict=True))
-        positive = single & (fate < lone) | ~single & (self._traits < held)
-        np.not_equal(positive, coin < _threshold(model.label_error, 32), out=columns["label"].view(np.bool_))
-        _scores(rng, positive, model.auc_a, out=columns["score_a"])
-        _scores(rng, positive, model.auc_b, out=columns["score_b"])
-        self._clusters(rng, fate, single)
-        np.multiply(coin & np.uint32(3) == 0, 1.5, out=columns["weight"])
-        columns["weight"] += 1.0
-        return columns
-
-    def _campaigns(self, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Draw the campaigns: fills ``_rank`` with numbers, ``_traits`` with their hashes, and the column with ids.
-
-        Returns
-        -------
-        bool array of shape (65536,)
-            Which messages are singletons; the rank of these is meaningless.
-        """
-        singletons = self._model.singletons
-        mass = rng.random(out=self._mass)
-        single = mass < singletons
-        mass -= singletons
-        if singletons < 1:
-            mass *= 1 / (1 - singletons)
-        np.maximum(mass, 0.0, out=mass)
-        self._find(mass, out=self._rank)
-        mix64(self._rank, self._model.keys[0], out=self._traits, scratch=self._word)
-        _choose(single, self._alone, self._rank, out=self._columns["campaign"])
-        return single
-
-    def _find(self, mass: NDArray[np.float64], out: NDArray[np.int64]) -> None:
-        """Map uniform numbers to campaigns, in proportion to their sizes, by the inverse Lorenz curve.
-
-        Parameters
-        ----------
-        mass : float64 array of shape (n,), n at most 65536
-            Numbers in [0, 1]; overwritten.
-        out : int64 array of shape (n,)
-            Receives the campaigns, in [0, campaigns); 0 is the largest.
-        """
-        ranks, steps = self._model.ranks
-        cell, part = self._cell[: len(mass)], self._float[: len(mass)]
-        mass *= CELLS
-        np.copyto(cell, mass, casting="unsafe")
-        mass -= cell
-        mass *= steps.take(cell, out=part, mode="clip")
-        mass += ranks.take(cell, out=part, mode="clip")
-        np.copyto(out, mass, casting="unsafe")
-        np.minimum(out, self._model.campaigns - 1, out=out)
-
-    def _clusters(self, rng: np.random.Generator, fate: NDArray[np.uint32], single: NDArray[np.bool_]) -> None:
-        """Fill in the cluster ids, applying noise, joins, splits and missed messages in this order.
-
-        Clusters of campaigns have the number 8 · campaign + piece, singletons −1 − message, so that the two never
-        collide; a bijection then spreads the numbers over all 64-bit integers. `fate` and `single` have shape (65536,).
-        """
-        model, group = self._model, self._group
-        noise, astray = _threshold(model.noise, 32), _threshold(model.noise + model.missed, 32)
-        if noise:
-            self._throw(rng, np.flatnonzero((fate < noise) & ~single))
-        self._join()
-        group <<= PIECE_BITS
-        if model.split:
-            group |= self._pieces(fate)
-        _choose((fate >= noise) & (fate < astray) | single, self._alone, group, out=group)
-        mix64(group, model.keys[1], out=self._columns["cluster"].view(np.uint64), scratch=self._word)
-
-    def _throw(self, rng: np.random.Generator, rows: NDArray[np.intp]) -> None:
-        """Move the rows at some indices, an array of shape (n,), to other campaigns, drawn in proportion to size."""
-        other = np.empty(len(rows), np.int64)
-        self._find(rng.random(len(rows)), out=other)
-        other += other == self._rank[rows]
-        other[other == self._model.campaigns] = 0
-        self._rank[rows] = other
-        self._traits[rows] = mix64(other, self._model.keys[0])
-
-    def _join(self) -> None:
-        """Fill ``_group`` with the number of each row's campaign after joins.
-
-        Every campaign has one partner, its mirror image at a point that depends on the seed. A share ``join`` of these
-        pairs is joined; a joined pair has the smaller number of the two.
-        """
-        rank, first, campaigns, key = self._rank, self._group, self._model.campaigns, self._model.keys[2]
-        np.subtract(key % campaigns, rank, out=first)
-        first += np.bitwise_and(np.right_shift(first, 63, out=self._cell), campaigns, out=self._cell)
-        np.minimum(first, rank, out=first)
-        turn = np.multiply(first.view(np.uint64), GOLDEN, out=self._word)
-        turn += np.uint64(key)
-        _choose(turn < _threshold(self._model.join, 64), first, rank, out=first)
-
-    def _pieces(self, fate: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """The piece of its campaign in which each row lies: 0, or one of two to five equal pieces if it is split."""
-        traits, pieces, part = self._traits, self._word, self._cell.view(np.uint64)
-        np.right_shift(traits, 32, out=pieces)
-        pieces &= np.uint64(3)
-        pieces += np.uint64(2)
-        pieces *= np.bitwise_and(traits, 0xFFFFFFFF, out=part) < _threshold(self._model.split, 32)
-        pieces *= np.bitwise_and(fate, 0xFFFF, out=part)
-        pieces >>= np.uint64(16)
-        return pieces.view(np.int64)
+    rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(model.seed, spawn_key=(number,))))
+    words = rng.integers(0, 2**64 - 1, BLOCK, np.uint64, endpoint=True)
+    coin, fate = words.view(np.uint32).reshape(2, BLOCK)
+    message = np.arange(number * BLOCK, (number + 1) * BLOCK)
+    mass = rng.random(BLOCK)
+    single = mass < model.singletons
+    mass -= model.singletons
+    if model.singletons < 1:
+        mass *= 1 / (1 - model.singletons)
+    rank = _campaigns_at(model, np.maximum(mass, 0.0))
+    lone, held = (_threshold(share, bits) for share, bits in zip(model.positive_shares, (32, 64), strict=True))
+    positive = np.where(single, fate < lone, mix64(rank, model.keys[0]) < held)
+    noise, astray = _threshold(model.noise, 32), _threshold(model.noise + model.missed, 32)
+    alone = single | (fate >= noise) & (fate < astray)
+    scores = _scores(rng, positive, model.auc_a, np.float32), _scores(rng, positive, model.auc_b, np.float64)
+    cluster = np.where(alone, ~message, _clusters(model, rng, fate, single, rank))
+    return {
+        "message_id": message,
+        "label": (positive != (coin < _threshold(model.label_error, 32))).view(np.int8),
+        "score_a": scores[0],
+        "score_b": scores[1],
+        "campaign": np.where(single, ~message, rank),
+        "cluster": mix64(cluster, model.keys[1]).view(np.int64),
+        "weight": np.where(coin & np.uint32(3) == 0, 2.5, 1.0),
+    }
 
 
-def _scores(rng: np.random.Generator, positive: NDArray[np.bool_], auc: float, out: NDArray[Float]) -> None:
-    """Fill ``out`` with scores in (0, 1) whose expected ROC AUC for the labels ``positive`` is ``auc``; shapes (n,)."""
-    distance = math.sqrt(2) * NormalDist().inv_cdf(auc)
-    rng.standard_normal(out=out, dtype=out.dtype)
-    out += distance / 2
-    out -= np.multiply(positive, distance, dtype=out.dtype)
-    np.exp(out, out=out)
-    out += 1
-    np.reciprocal(out, out=out)
+def _campaigns_at(model: Model, mass: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Map uniform numbers to campaigns, in proportion to their sizes, by the inverse Lorenz curve.
+
+    Parameters
+    ----------
+    mass : float64 array of shape (n,)
+        Numbers in [0, 1].
+
+    Returns
+    -------
+    int64 array of shape (n,)
+        The campaigns, in [0, campaigns); 0 is the largest.
+    """
+    ranks, steps = model.ranks
+    mass = mass * CELLS
+    cell = mass.astype(np.int64)
+    return np.minimum(((mass - cell) * steps[cell] + ranks[cell]).astype(np.int64), model.campaigns - 1)
 
 
-def _choose(
-    mask: NDArray[np.bool_], yes: NDArray[np.int64], no: NDArray[np.int64], out: NDArray[np.int64]
+def _clusters(
+    model: Model,
+    rng: np.random.Generator,
+    fate: NDArray[np.uint32],
+    single: NDArray[np.bool_],
+    rank: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """``np.where(mask, yes, no)`` without branches, for arrays of shape (n,); ``out`` may be ``yes`` or ``no``."""
-    both = np.bitwise_xor(yes, no)
-    both *= mask
-    return np.bitwise_xor(both, no, out=out)
+    """The clusters of campaign messages, 8 · campaign + piece, after noise, joins and splits in this order.
+
+    Every campaign has one partner, its mirror image at a point that depends on the seed. A share ``join`` of these
+    pairs is joined; a joined pair has the smaller number of the two. A campaign that is split has two to five equal
+    pieces. Noise moves messages to other campaigns, drawn in proportion to size. All arrays have shape (65536,).
+    """
+    campaigns, key, rank = model.campaigns, model.keys[2], rank.copy()
+    if noise := _threshold(model.noise, 32):
+        thrown = np.flatnonzero((fate < noise) & ~single)
+        other = _campaigns_at(model, rng.random(thrown.size))
+        other += other == rank[thrown]
+        other[other == campaigns] = 0
+        rank[thrown] = other
+    mirror = key % campaigns - rank
+    first = np.minimum(np.where(mirror < 0, mirror + campaigns, mirror), rank)
+    joined = first.view(np.uint64) * GOLDEN + np.uint64(key) < _threshold(model.join, 64)
+    group = np.where(joined, first, rank) << PIECE_BITS
+    if model.split:
+        traits = mix64(rank, model.keys[0])
+        pieces = (traits >> np.uint64(32) & np.uint64(3)) + np.uint64(2)
+        pieces *= (traits & np.uint64(0xFFFFFFFF)) < _threshold(model.split, 32)
+        group |= (pieces * (fate & np.uint32(0xFFFF)) >> np.uint64(16)).view(np.int64)
+    return group
 
 
-def mix64(
-    words: NDArray[np.int64], key: int, out: NDArray[np.uint64] | None = None, scratch: NDArray[np.uint64] | None = None
-) -> NDArray[np.uint64]:
+def _scores(
+    rng: np.random.Generator, positive: NDArray[np.bool_], auc: float, kind: type[np.float32 | np.float64]
+) -> NDArray[np.floating]:
+    """Scores in (0, 1) whose expected ROC AUC for the labels ``positive`` is ``auc``; arrays of shape (n,)."""
+    distance = math.sqrt(2) * NormalDist().inv_cdf(auc)
+    out = rng.standard_normal(positive.size, dtype=kind)
+    out += distance / 2
+    out -= np.multiply(positive, distance, dtype=kind)
+    found: NDArray[np.floating] = np.reciprocal(np.exp(out) + kind(1))
+    return found
+
+
+def mix64(words: NDArray[np.int64], key: int) -> NDArray[np.uint64]:
     """A bijection of 64-bit words that spreads them over the full range (the finaliser of MurmurHash3).
 
     Parameters
@@ -382,8 +326,6 @@ def mix64(
     words : int64 array of shape (n,)
     key : int
         Selects the bijection, in [0, 2^64).
-    out, scratch : uint64 arrays of shape (n,), optional
-        Receive the result and intermediate values.
 
     Returns
     -------
@@ -394,12 +336,11 @@ def mix64(
     >>> [hex(word) for word in mix64(np.arange(2), key=1).tolist()]
     ['0xb456bcfc34c2cb2c', '0x0']
     """
-    mixed = np.bitwise_xor(words.view(np.uint64), np.uint64(key), out=out)
+    mixed = words.view(np.uint64) ^ np.uint64(key)
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        mixed ^= np.right_shift(mixed, 33, out=scratch)
+        mixed ^= mixed >> np.uint64(33)
         mixed *= np.uint64(factor)
-    mixed ^= np.right_shift(mixed, 33, out=scratch)
-    return mixed
+    return mixed ^ mixed >> np.uint64(33)
 
 
 def _threshold(share: float, bits: int) -> int:
@@ -538,18 +479,15 @@ class Run:
         """Write the row groups of a night, until the run is stopped; returns the number of messages labelled 1."""
         rows, positives = self.model.rows, 0
         start, stop = rows * partition // self.partitions, rows * (partition + 1) // self.partitions
-        block, group = Block(self.model), {name: np.empty(ROW_GROUP, dtype) for name, dtype in COLUMNS.items()}
         with pq.ParquetWriter(path, SCHEMA, **ENCODING) as writer:
             for first in range(start, stop, ROW_GROUP):
                 if self.stopped.is_set():
                     break
-                size = min(ROW_GROUP, stop - first)
-                _fill(group, block, first, first + size)
-                arrays = [pa.array(column[:size]) for column in group.values()]
-                writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), row_group_size=ROW_GROUP)
-                positives += int(np.count_nonzero(group["label"][:size]))
+                table = pa.Table.from_arrays(_rows(self.model, first, min(stop, first + ROW_GROUP)), schema=SCHEMA)
+                writer.write_table(table, row_group_size=ROW_GROUP)
+                positives += pc.sum(table["label"]).as_py()
                 if self.progress is not None:
-                    self.progress(size)
+                    self.progress(table.num_rows)
         return positives
 
     def discard(self) -> None:
@@ -566,13 +504,14 @@ class Run:
                 self.out.rmdir()
 
 
-def _fill(group: dict[str, NDArray[np.generic]], block: Block, start: int, stop: int) -> None:
-    """Copy rows ``[start, stop)`` to the start of a row group's columns, arrays of shape (n,) with n ≥ stop − start."""
+def _rows(model: Model, start: int, stop: int) -> list[pa.Array]:
+    """The columns of the rows ``[start, stop)``."""
+    blocks = []
     for number in range(start // BLOCK, (stop - 1) // BLOCK + 1):
         origin = number * BLOCK
-        low, high = max(start, origin), min(stop, origin + BLOCK)
-        for name, column in block.draw(number).items():
-            group[name][low - start : high - start] = column[low - origin : high - origin]
+        rows = slice(max(start, origin) - origin, min(stop, origin + BLOCK) - origin)
+        blocks.append([column[rows] for column in draw_block(model, number).values()])
+    return [pa.array(np.concatenate(columns)) for columns in zip(*blocks, strict=True)]
 
 
 MOST_NIGHTS = 1_000_000  # the calendar ends in the year 9999
