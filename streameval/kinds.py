@@ -44,12 +44,12 @@ class ByColumn:
     others: Any
 
     @classmethod
-    def of(cls, values: Mapping[str, object], others: object) -> Any:
+    def of(cls, values: Mapping[str, object], others: object) -> object:
         """Values by column; a single value if all columns have the same."""
         columns = tuple(sorted((name, value) for name, value in values.items() if value != others))
         return cls(columns, others) if columns else others
 
-    def only(self, names: Iterable[str]) -> Any:
+    def only(self, names: Iterable[str]) -> object:
         """Restrict the values to these columns."""
         chosen = set(names)
         return self.of({name: value for name, value in self.columns if name in chosen}, self.others)
@@ -180,7 +180,7 @@ def numbers(name: str, given: object) -> tuple[float, ...]:
     return values
 
 
-def metrics(name: str, given: object) -> tuple[Any, ...]:
+def metrics(name: str, given: object) -> tuple[object, ...]:
     """Names, globs and metric objects as a tuple without repeats."""
     several = (given,) if _is_metric(given) else _elements(given)
     if several is None or not all(isinstance(item, str) or _is_metric(item) for item in several):

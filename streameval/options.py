@@ -594,7 +594,7 @@ def _decides(option: Option) -> bool:
     return option.decides != "nothing"
 
 
-def as_json(value: object) -> Any:
+def as_json(value: object) -> object:
     """A plain value as a JSON value: 2 for 2.0, text for bytes, and the name of a metric object."""
     if isinstance(value, ByColumn):
         return {name: as_json(item) for name, item in value.to_dict().items()}

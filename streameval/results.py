@@ -324,7 +324,7 @@ class Scalar:
             return self.ci_lower, self.ci_upper
         return (self.lower, self.upper) if self.ci_level is None else (self.value, self.value)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values for JSON; NaN becomes None.
 
         Examples
@@ -469,7 +469,7 @@ class Judgement:
             return "accepted"
         return {"passed": "ok", "failed": "FAIL"}.get(self.outcome, self.outcome)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values, those of nights or those of an evaluation; NaN becomes None."""
         own = ("partition", "usual", "nights", "accepted") if self.partition else ("ci_lower", "ci_upper", "ci_level")
         values = {name: getattr(self, name) for name in ("rule", "text", "outcome", "passed", "value", "reason", *own)}

@@ -18,7 +18,7 @@ import shutil
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streameval.errors import OptionError, StreamevalError
 from streameval.forks import on_fork
@@ -233,7 +233,7 @@ def save(
 class AsJson:
     """A result with plain values, which JSON can hold."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values."""
         raise NotImplementedError
 

@@ -131,7 +131,7 @@ def _list_columns(data: tuple[str, ...], to: Output) -> None:
 
     def shown() -> RenderableType:
         counts = [["?" if one[name] is None else str(one[name]) for name in ("nulls", "low", "high")] for one in facts]
-        rows = [[one["column"], one["type"], *more] for one, more in zip(facts, counts, strict=True)]
+        rows = [[str(one["column"]), str(one["type"]), *more] for one, more in zip(facts, counts, strict=True)]
         return stacked(table(["column", "type", "nulls", "low", "high"], rows, ["nulls"]), f"next: {command}")
 
     to.deliver(lambda: as_json({"columns": facts, "next": command}), shown)

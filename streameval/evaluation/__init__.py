@@ -34,7 +34,7 @@ __all__ = ["evaluate", "explain", "without_views"]
 
 
 def evaluate(
-    data: Any,
+    data: object,
     *,
     label: str = "label",
     score: str | Sequence[str] | Mapping[Any, str] | None = None,
@@ -85,7 +85,7 @@ def evaluate(
     delta_version: int | None = None,
     snapshot: int | None = None,
     threads: int | None = None,
-    client: Any = None,
+    client: object = None,
     scheduler_timeout: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
@@ -291,7 +291,7 @@ def evaluate(
     return replace(found, options=recorded(request.options), source=source, labels=counts)
 
 
-def explain(data: Any, **options: Any) -> Forecast:
+def explain(data: object, **options: Any) -> Forecast:
     """Forecast what `evaluate` would do with the same arguments, from the footers of the files alone.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streameval.errors import OptionError
 from streameval.evaluation.intervals import better_end
@@ -95,7 +95,7 @@ def _pairs(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> list[tuple[E
     return [(minus_named(new, names[1], old, names[0]), better_end(new.scalar.metric)) for old, new in pairs]
 
 
-def _quantity(side: Evaluation, metric: str, of: str | None) -> dict[str, Any]:
+def _quantity(side: Evaluation, metric: str, of: str | None) -> dict[str, object]:
     """The options that determine what a metric of a column measures, with their values."""
     entry, values = entry_of(metric), {}
     own = {} if entry is None or entry.metric is None else entry.options  # a name with a value has no others
@@ -108,7 +108,7 @@ def _quantity(side: Evaluation, metric: str, of: str | None) -> dict[str, Any]:
 
 
 def _refuse_other_quantities(
-    sides: Sequence[Mapping[str, Any]], names: tuple[str, str], key: tuple[str, str | None]
+    sides: Sequence[Mapping[str, object]], names: tuple[str, str], key: tuple[str, str | None]
 ) -> None:
     """Raise `OptionError` if two evaluations measure different things by one metric of a column."""
     for name in sides[0]:

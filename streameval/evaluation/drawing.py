@@ -174,7 +174,7 @@ class Drawing(Tables, LookUp):
     _again: Callable[[], Drawing] | None
     _sliced: SlicedStates | None
 
-    def curve(self, name: str, of: str | None = None, slice: Mapping[str, Any] | None = None) -> Curve:
+    def curve(self, name: str, of: str | None = None, slice: Mapping[str, object] | None = None) -> Curve:
         """A curve for drawing.
 
         A curve has at most 10,000 points; its area is that of the full curve. NaN scores are always left out. The
@@ -219,7 +219,7 @@ class Drawing(Tables, LookUp):
         curve = kind.make(values, state, column, threshold)
         return self._banded(engine, [curve])[0] if slice is None else replace(curve, of=f"{column}{slice_name(slice)}")
 
-    def _state_of(self, slice: Mapping[str, Any], family: str, column: str) -> State:
+    def _state_of(self, slice: Mapping[str, object], family: str, column: str) -> State:
         """The state of a column in a slice."""
         there = any(same_slice(one.slice, slice) for one in self.results if one.slice)
         if there and self._sliced is None:

@@ -94,7 +94,7 @@ class Forecast(AsJson):
     filtered: str = ""
     skipped: tuple[tuple[str, str], ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values."""
         return asdict(self)
 
@@ -169,7 +169,7 @@ class Files:
         return cls(engine, scanned, Plan(scanned.schema, label, None, (), skip, where=test), (), pruned)
 
     @classmethod
-    def requested(cls, data: Any, request: Request) -> Files:
+    def requested(cls, data: object, request: Request) -> Files:
         """The files of a request on a new engine."""
         options = request.options
         own = [metric for metric in request.selection.own if metric.family != "classes"]  # those are finalized here

@@ -13,16 +13,17 @@ from streameval.scan.derived import slicing
 from streameval.wording import canonical, few
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.evaluation.request import Request
     from streameval.metrics.estimates import Estimate
     from streameval.results import Judgement
 
+    Rules = str | Iterable[str] | dict[str, str]
     Counts = tuple[int, int | None]
 
 
-def rules_of_data(given: Any) -> list[Rule]:
+def rules_of_data(given: Rules) -> list[Rule]:
     """Rules that can be judged on data alone, without other nights.
 
     Raises
@@ -94,7 +95,7 @@ def check_computed(rules: Sequence[Rule], request: Request) -> None:
 
 
 def judged(
-    given: Any,
+    given: Rules,
     counts: Counts,
     result: Callable[..., Scalar],
     estimate: Callable[..., Estimate],

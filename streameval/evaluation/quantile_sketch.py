@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def quantile_sketch(
-    data: Any,
+    data: object,
     column: str,
     *,
     compression: int = 1000,
     delta_version: int | None = None,
     threads: int | None = None,
-    client: Any = None,
+    client: object = None,
     scheduler_timeout: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> QuantileSketch:
@@ -86,10 +86,10 @@ def quantile_sketch(
 
 
 def sketches_by_label(
-    data: Any,
+    data: object,
     column: str,
     label: str = "label",
-    pos_label: Any = None,
+    pos_label: bool | float | str | bytes | None = None,
     *,
     compression: int = 1000,
     delta_version: int | None = None,
@@ -120,7 +120,7 @@ def sketches_by_label(
     return {"negative": negative, "positive": positive}
 
 
-def forecasts(data: Any, columns: Sequence[str], label: LabelSpec | None = None, **run: Any) -> list[Forecast]:
+def forecasts(data: object, columns: Sequence[str], label: LabelSpec | None = None, **run: Any) -> list[Forecast]:
     """Forecast the passes of `quantile_sketch` for several columns: one for each, and one more by label.
 
     Parameters
@@ -140,7 +140,7 @@ def forecasts(data: Any, columns: Sequence[str], label: LabelSpec | None = None,
 
 
 def _plan(
-    data: Any,
+    data: object,
     column: str,
     compression: int,
     delta_version: int | None,

@@ -168,7 +168,7 @@ class Request:
     late: LateSource | None = None
 
     @classmethod
-    def checked(cls, given: Mapping[str, Any]) -> Request:
+    def checked(cls, given: Mapping[str, object]) -> Request:
         """The request for these options of `streameval.evaluate`; options not given have their defaults.
 
         Raises
@@ -220,7 +220,7 @@ class Request:
         column = self.label.column
         return self.late.data_columns if self.late is not None else [column] if column else []
 
-    def scan(self, data: Any, **how: Any) -> Scan:
+    def scan(self, data: object, **how: Any) -> Scan:
         """The inputs, planned for the columns to read (`streameval.scan.plan`).
 
         Raises

@@ -108,7 +108,7 @@ class Evaluation(Drawing, Saved):
     labels: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     _again: Callable[[], Evaluation] | None = field(default=None, repr=False, compare=False)
 
-    def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[object, ...]]:
         """Pickle results and estimates, but not the states: curves cannot be computed in another process."""
         names = "options", "source", "ci_level", "slice_estimates", "counts", "judgements", "unit_hash", "labels"
         made = partial(Evaluation, **{name: getattr(self, name) for name in names}, _estimates=tuple(self.estimates))
@@ -160,7 +160,7 @@ class Evaluation(Drawing, Saved):
         """Whether every rule of `judgements` passed."""
         return all(one.passed for one in self.judgements)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values, as in the command line's JSON.
 
         Examples

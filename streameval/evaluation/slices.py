@@ -60,7 +60,7 @@ class SlicedStates:
         """The state of a request by the groups of a slicing."""
         return self.slicing.grouped(self.states, request.spec, key)
 
-    def state(self, family: str, of: str, slice: Mapping[str, Any]) -> State | None:
+    def state(self, family: str, of: str, slice: Mapping[str, object]) -> State | None:
         """The state of a column in a slice; None if there is no such slice."""
         request = next(w for w in self.requests if (w.group, w.of) == (family, of))
         for key in self.slicing.keys:

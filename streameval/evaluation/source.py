@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streameval import options
 from streameval.errors import OptionError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streameval.scan.parquet.statistics import ColumnFacts
 
 
-def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any], verb: str = "evaluate") -> Source:
+def source_of(data: object, pieces: Sequence[Piece], plain: Mapping[str, object], verb: str = "evaluate") -> Source:
     """The source of a result.
 
     Parameters
@@ -90,7 +90,7 @@ def is_pattern(text: str) -> bool:
     return any(c in (text if uri is None else uri.path) for c in "*?[")
 
 
-def _named(data: Any) -> Iterator[tuple[str, bool]]:
+def _named(data: object) -> Iterator[tuple[str, bool]]:
     """The name of each input, and whether it is a path."""
     if isinstance(data, str | os.PathLike):
         yield shown(os.fspath(data)), True
@@ -102,7 +102,7 @@ def _named(data: Any) -> Iterator[tuple[str, bool]]:
         yield f"a {kind.__module__.partition('.')[0]} {kind.__name__}", False
 
 
-def columns_of(data: Sequence[str]) -> tuple[list[dict[str, Any]], str]:
+def columns_of(data: Sequence[str]) -> tuple[list[dict[str, object]], str]:
     """The columns of files as plain values (``column, type, rows, nulls, low, high``), and a `suggestion`."""
     columns = survey(data)
     plain = [
@@ -148,7 +148,7 @@ def _is_label(one: ColumnFacts) -> bool:
     return one.kind == "bool" or (_has_name(one, "label", "target", "class", "spam") and (one.low, one.high) == (0, 1))
 
 
-def _text(end: object) -> Any:
+def _text(end: object) -> object:
     if isinstance(end, float):
         return f"{end + 0.0:.6g}"
     return end if end is None or isinstance(end, bool | int | str) else str(end)

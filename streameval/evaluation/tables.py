@@ -286,7 +286,7 @@ class LookUp:
         """The results of all rows with their replicates, in the order of `results`; see `Evaluation`."""
         return self._again().estimates if self._again else self._estimates
 
-    def _find(self, metric: str, of: str | None, slice: Any, label_class: str | None = None) -> Scalar:
+    def _find(self, metric: str, of: str | None, slice: object, label_class: str | None = None) -> Scalar:
         if not (slice is None or isinstance(slice, Mapping)):
             example = next((r.slice for r in self.results if r.slice), {"country": "DE"})
             raise OptionError(f"slice={slice!r} must map each slicing column to a value, such as {dict(example)!r}")
@@ -322,7 +322,7 @@ class LookUp:
         self,
         metric: str,
         of: str | None = None,
-        slice: Mapping[str, Any] | None = None,
+        slice: Mapping[str, object] | None = None,
         label_class: str | None = None,
     ) -> float:
         """The value of a metric.
@@ -379,7 +379,7 @@ class LookUp:
         self,
         metric: str,
         of: str | None = None,
-        slice: Mapping[str, Any] | None = None,
+        slice: Mapping[str, object] | None = None,
         label_class: str | None = None,
     ) -> tuple[float, float]:
         """Bounds of the exact value, as (lower, upper); equal if the value is exact.
@@ -399,7 +399,7 @@ class LookUp:
         self,
         metric: str,
         of: str | None = None,
-        slice: Mapping[str, Any] | None = None,
+        slice: Mapping[str, object] | None = None,
         label_class: str | None = None,
     ) -> tuple[float, float]:
         """The sampling interval of a result, as (lower, upper); see `ci` of `evaluate`.

@@ -30,7 +30,9 @@ from streameval.forks import new_lock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import numpy as np
+    from streameval.typing import Array
+
+    Loop = Callable[..., Any]  # numba infers the types of what it compiles, for each type of array
 
 COMPILING = 200 << 20  # bytes, about, that compiling all loops of one run takes; several kinds of runs take more
 _COMPILER, _LOOP = 64 << 20, 4 << 20  # bytes of numba's compiler, and of a compiled loop
@@ -79,14 +81,14 @@ class Deferred:
     make : turns the Python function into numba's form of it
     """
 
-    def __init__(self, function: Callable[..., Any], make: Callable[[Callable[..., Any]], Any]) -> None:
+    def __init__(self, function: Loop, make: Callable[[Loop], Loop]) -> None:
         update_wrapper(self, function)
         self._function = function
         self._make = make
-        self._made: Any = None
-        self._run: Callable[..., Any] = self._begin
+        self._made: Loop | None = None
+        self._run: Loop = self._begin
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         """Run the compiled loop."""
         return self._run(*arguments)
 
@@ -94,10 +96,10 @@ class Deferred:
         """Pickle by reference, so that a worker makes its own."""
         return self._function.__qualname__
 
-    def _begin(self, *arguments: Any) -> Any:
+    def _begin(self, *arguments: object) -> Any:
         return self.made()(*arguments)
 
-    def made(self) -> Any:
+    def made(self) -> Loop:
         """Numba's form of the function, in whose globals every deferred function is replaced by its own form."""
         with _MAKING:
             if self._made is None:
@@ -146,7 +148,7 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(inner)
 
 
-def jit(function: Callable[..., Any]) -> Any:
+def jit(function: Loop) -> Loop:
     """Compile `function` on its first call, without the GIL, cached where possible.
 
     A loop that passes a counter to another loop begins it with ``np.int64(0)``: for a literal 0, numba compiles the
@@ -166,7 +168,7 @@ def jit(function: Callable[..., Any]) -> Any:
     return Deferred(function, _compiled)
 
 
-def _compiled(function: Callable[..., Any]) -> Any:
+def _compiled(function: Loop) -> Loop:
     import numba
 
     loop = numba.njit(**_OPTIONS)(function)
@@ -174,7 +176,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
     loop._cache = cache  # noqa: SLF001 - numba has no public setter for a cache of another class
     compile_or_load = loop.compile
 
-    def compile_alone(signature: Any) -> Any:
+    def compile_alone(signature: object) -> object:
         with _MAKING, ExitStack() as cache.turn:
             _check_fork()
             return compile_or_load(signature)
@@ -210,7 +212,7 @@ def _lock_file(folder: str) -> int:
 
 
 @cache
-def _cache_class() -> Any:
+def _cache_class() -> Loop:
     """Numba's cache, with checksums, one process at a time, and faster loading.
 
     Before it loads anything, numba imports the compiled forms of NumPy, strings, lists and dictionaries, which takes
@@ -229,11 +231,11 @@ def _cache_class() -> Any:
     from numba.core.runtime import rtsys
 
     class CheckedFile(IndexDataCacheFile):  # type: ignore[misc]  # numba ships no types, so its class is Any
-        def _dump(self, obj: Any) -> bytes:
+        def _dump(self, obj: object) -> bytes:
             data: bytes = super()._dump(obj)
             return data + crc32(data).to_bytes(4, "little")  # unpickling ignores what follows
 
-        def _load_data(self, name: str) -> Any:
+        def _load_data(self, name: str) -> object:
             data = Path(self._data_path(name)).read_bytes()
             if crc32(data[:-4]).to_bytes(4, "little") != data[-4:]:
                 return None
@@ -242,7 +244,7 @@ def _cache_class() -> Any:
     class CheckedCache(FunctionCache):  # type: ignore[misc]  # numba ships no types, so its class is Any
         turn: ExitStack  # ends when the loop is compiled and stored, or could not be
 
-        def __init__(self, function: Callable[..., Any]) -> None:
+        def __init__(self, function: Loop) -> None:
             try:
                 super().__init__(function)
             except RuntimeError:  # "no locator available": nowhere to write
@@ -252,7 +254,7 @@ def _cache_class() -> Any:
                 stamp = self._impl.locator.get_source_stamp()
                 self._cache_file = CheckedFile(self.cache_path, self._impl.filename_base, stamp)
 
-        def load_overload(self, sig: Any, target_context: Any) -> Any:
+        def load_overload(self, sig: object, target_context: object) -> object:
             rtsys.initialize(target_context)
             code = self._load_or_none(sig, target_context)
             if code is None and self._enabled:
@@ -262,13 +264,13 @@ def _cache_class() -> Any:
                 _make_room(self._name)
             return code
 
-        def _load_or_none(self, sig: Any, target_context: Any) -> Any:
+        def _load_or_none(self, sig: object, target_context: object) -> object:
             try:
                 return self._load_overload(sig, target_context)
             except Exception:
                 return None
 
-        def save_overload(self, sig: Any, data: Any) -> None:
+        def save_overload(self, sig: object, data: object) -> None:
             for _ in range(2):
                 try:
                     return self._save_overload(sig, data)
@@ -292,7 +294,7 @@ def is_cached() -> bool:
     return not _UNCACHED
 
 
-def inlined(function: Callable[..., Any]) -> Any:
+def inlined(function: Loop) -> Loop:
     """Compile `function` into the loops that call it: a call would count references to each array argument.
 
     Only loops can call it, so it has no wrapper for Python, which would be a second copy to compile.
@@ -312,7 +314,7 @@ def inlined(function: Callable[..., Any]) -> Any:
     return Deferred(function, partial(_within_loops, forceinline=True))
 
 
-def step(function: Callable[..., Any]) -> Any:
+def step(function: Loop) -> Loop:
     """Compile `function` for loops that call it rarely, a few times for each bucket or block.
 
     It stays a separate function, so that a long loop can be read in parts. Only loops can call it, so it has no wrapper
@@ -337,24 +339,24 @@ def step(function: Callable[..., Any]) -> Any:
     return Deferred(function, _within_loops)
 
 
-def _within_loops(function: Callable[..., Any], **options: bool) -> Any:
+def _within_loops(function: Loop, **options: bool) -> Loop:
     import numba
 
     return numba.njit(no_cpython_wrapper=True, **options, **_OPTIONS)(function)
 
 
-def intrinsic(function: Callable[..., Any]) -> Any:
+def intrinsic(function: Loop) -> Loop:
     """Let loops call what `function` generates; see `numba.extending.intrinsic`."""
     return Deferred(function, _intrinsic)
 
 
-def _intrinsic(function: Callable[..., Any]) -> Any:
+def _intrinsic(function: Loop) -> Loop:
     from numba.extending import intrinsic as made
 
     return made(function)
 
 
-def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def read_only(array: Array) -> Array:
     """A read-only view of the array.
 
     Numba compiles a loop separately for writable arrays and for read-only arrays, such as Arrow's. With read-only views

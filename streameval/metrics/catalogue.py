@@ -61,6 +61,7 @@ from streameval.metrics.scores.ranking import (
     RocAuc,
 )
 from streameval.metrics.scores.sampled_gain import AgcApprox
+from streameval.metrics.sketches import Quantile
 from streameval.wording import format_number
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ CATALOGUE: tuple[Entry, ...] = (
           "ROC AUC with the size of its cluster as a row's score.", "Hanley and McNeil 1982", RocAucBySize()),
     Entry("quantile@X", "sketch", "quantiles", True, -math.inf, math.inf, None,
           "Estimated X-quantile of a column of numbers (--sketch COLUMN).", "Dunning and Ertl 2019",
-          no_interval="a sketch keeps no blocks"),
+          made=Quantile, no_interval="a sketch keeps no blocks"),
 )  # fmt: skip
 
 

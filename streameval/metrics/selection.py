@@ -20,7 +20,7 @@ from streameval.metrics.contingency.clustering import (
 from streameval.metrics.scores.gain import truncated
 from streameval.metrics.scores.operating_points import operating_points
 from streameval.metrics.scores.sampled_gain import approximations
-from streameval.metrics.sketches import named_quantile, quantiles
+from streameval.metrics.sketches import LEVELS, Quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -87,7 +87,9 @@ class Selection:
             metrics = (*(CLUSTERING_METRICS if self.usual else ()), *(m for p in self.patterns for m in _measures(p)))
             return (*map(self._with_options, {metric.name: metric for metric in metrics}.values()), *own)
         if family == "sketch":
-            return tuple(dict.fromkeys((*quantiles(self.patterns, self._names_quantile), *own)))
+            levels = tuple(map(Quantile, LEVELS))
+            named = [metric for metric in levels if self._names(metric.name, entry_of(metric.name))]
+            return tuple(dict.fromkeys((*([*named, *self._named(self.patterns, (family,))] or levels), *own)))
         rows = (entry for entry in CATALOGUE if entry.family == family and entry.metric)
         rows = (e for e in rows if (e.default and self.usual) or (self.narrowed and self._names(e.name, e)))
         picked = [self._with_options(entry.metric) for entry in rows]
@@ -133,7 +135,6 @@ class Selection:
             pattern == "default"
             or any(fnmatchcase(name, pattern) for name in self._plain_names)
             or any(pattern in (entry.family, entry.subject) for entry in CATALOGUE if entry.family in self.families)
-            or ("sketch" in self.families and named_quantile(pattern) is not None)
             or ("classes" in self.families and bool(_measures(pattern)))
             or bool(self._named((pattern,), self.families))
         )
@@ -179,7 +180,7 @@ class Selection:
         if "score" in self.families:
             metrics = (*truncated(self.truncate), *operating_points(self.at), *self._areas)
         if "sketch" in self.families:
-            metrics += quantiles((), self._names_quantile)
+            metrics += tuple(map(Quantile, LEVELS))
         fixed = [entry.name for entry in CATALOGUE if entry.metric is not None and entry.family in self.families]
         return (*fixed, *(metric.name for metric in metrics))
 
@@ -201,10 +202,6 @@ class Selection:
         """Whether a pattern names a metric, its family or its subject."""
         groups = (entry.family, entry.subject) if entry else ()
         return any(fnmatchcase(name, pattern) or pattern in groups for pattern in self.patterns)
-
-    def _names_quantile(self, name: str) -> bool:
-        """Whether a pattern names a quantile."""
-        return self._names(name) or any(group in self.patterns for group in ("sketch", "quantiles"))
 
     def _with_options(self, metric: M) -> M:
         """The metric with the options that it takes; those not given leave its defaults."""

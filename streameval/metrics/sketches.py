@@ -6,7 +6,6 @@ ends are exact: ``quantile@0`` is the smallest number and ``quantile@1`` the lar
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from streameval.metrics.protocol import Metric
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from streameval.states.scores.quantile_sketch import QuantileSketch
 
@@ -67,47 +66,3 @@ class Quantile(Metric[Scalar, "QuantileSketch", "QuantileSketch", "QuantileSketc
         if self.q in (0, 1):
             return Scalar.certain(self.name, value)
         return Scalar(self.name, value, exact=False, reason=_ESTIMATE)
-
-
-def quantiles(patterns: Sequence[str], all_of: Callable[[str], bool]) -> tuple[Quantile, ...]:
-    """The quantiles that are asked for, each once: all of `LEVELS` where none is.
-
-    Parameters
-    ----------
-    patterns : names of metrics; ``quantile@0.3`` asks for a level that is not among `LEVELS`
-    all_of : whether a name is asked for
-
-    Raises
-    ------
-    OptionError
-        If a level is not in [0, 1].
-
-    Examples
-    --------
-    >>> [metric.name for metric in quantiles(["quantile@0.3", "roc_auc"], "roc_auc".__eq__)]
-    ['quantile@0.3']
-    """
-    usual = tuple(Quantile(q) for q in LEVELS)
-    picked = (*(metric for metric in usual if all_of(metric.name)), *filter(None, map(named_quantile, patterns)))
-    return tuple(dict.fromkeys(picked)) or usual
-
-
-def named_quantile(pattern: str) -> Quantile | None:
-    """The quantile of a name; None where it is another name, or a glob.
-
-    Raises
-    ------
-    OptionError
-        If its level is not in [0, 1].
-
-    Examples
-    --------
-    >>> named_quantile("quantile@0.30").name, named_quantile("quantile@*")
-    ('quantile@0.3', None)
-    """
-    stem, at, level = pattern.partition("@")
-    try:
-        found = float(level) if at and stem == "quantile" else math.nan
-    except ValueError:
-        return None
-    return None if math.isnan(found) else Quantile(found)

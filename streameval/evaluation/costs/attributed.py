@@ -98,7 +98,7 @@ class Attribution(AsJson):
         """The tables that are not None, by name."""
         return {name: table for name in TABLES if (table := getattr(self, name)) is not None}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values, as in the command line's JSON; NaN becomes None, a binary id hexadecimal text."""
         return {
             "streameval": __version__,
@@ -170,7 +170,7 @@ def check_target(target: Path) -> None:
         raise OptionError(f"out={str(target)!r}: its directory does not exist; make it first")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):

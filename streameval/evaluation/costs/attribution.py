@@ -162,14 +162,14 @@ class Run:
     late : labels from another table; None if the data have them
     """
 
-    data: Any
+    data: object
     options: Mapping[str, Any]
     files: Files
     filtered: str = ""
     late: LateSource | None = None
 
     @classmethod
-    def of(cls, data: Any, options: Mapping[str, Any], engine: Engine) -> Run:
+    def of(cls, data: object, options: Mapping[str, Any], engine: Engine) -> Run:
         """Plan a run.
 
         Parameters
@@ -446,7 +446,7 @@ def _table(worst: Sequence[tuple[float, Scalar]], slicings: Sequence[tuple[str, 
     return pa.table(table | {"shortfall": pa.array([short for short, _ in worst], pa.float64())})
 
 
-def forecasts(data: Any, **given: Any) -> list[Forecast]:
+def forecasts(data: object, **given: Any) -> list[Forecast]:
     """Forecast each pass that `attribute` would make with the same arguments; only footers are read.
 
     Raises
@@ -465,7 +465,7 @@ def forecasts(data: Any, **given: Any) -> list[Forecast]:
 
 
 def attribute(
-    data: Any,
+    data: object,
     *,
     cluster: str | None = None,
     score: str | None = None,
@@ -492,14 +492,14 @@ def attribute(
     rejects: str | os.PathLike[str] | None = None,
     allow_unmatched: bool = False,
     cluster_scope: str = "global",
-    where: Any = None,
+    where: object = None,
     memory: int | str | None = None,
     spill: str | os.PathLike[str] | None = None,
     on_error: str = "raise",
     delta_version: int | None = None,
     snapshot: int | None = None,
     threads: int | None = None,
-    client: Any = None,
+    client: object = None,
     scheduler_timeout: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Attribution:

@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -345,7 +345,7 @@ class Agc(Metric[Scalar, "ScorePart", "tuple[float, float] | Kept | None", "Stat
         """The pairs won, which `roc_auc` shares, or the sums that ``agc`` and ``agc_ratio`` share."""
         return RocAuc() if self._by_pairs(part.total) else GainSums(self.truncate)
 
-    def combine(self, partials: Sequence[Any], state: State) -> Scalar:
+    def combine(self, partials: Sequence[tuple[float, float] | Kept | None], state: State) -> Scalar:
         """One division; a pair with a halved score adds nothing to A − R."""
         numbers, nan = state.totals(), halved(state)
         N, P = numbers.n, numbers.p
@@ -355,7 +355,10 @@ class Agc(Metric[Scalar, "ScorePart", "tuple[float, float] | Kept | None", "Stat
             return Scalar.undefined(self.name, NO_NEGATIVES)
         if None in partials:
             return Scalar.undefined(self.name, WEIGHTED)
-        kept = Kept.of_pairs(partials, N, P) if self._by_pairs(numbers) else Kept.all(partials)
+        if self._by_pairs(numbers):
+            kept = Kept.of_pairs(cast("Sequence[tuple[int, int]]", partials), N, P)
+        else:
+            kept = Kept.all(cast("Sequence[Kept]", partials))
         if kept.cut:
             return Scalar.between(self.name, *cut_bounds(kept, N, P, ratio=self.ratio))
         if nan.rows and not kept.weight:

@@ -28,7 +28,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -130,7 +130,7 @@ class OperatingPoint(Metric[Scalar, "ScorePart", "Vertex | Scalar | None", "Stat
         """Number of points that are taken of `rows` points; None if the constraint is on a rate."""
         if self.kind == "k":
             return min(int(self.at), rows)
-        return limit(self.at, rows, most=False) if self.kind == "share" else None
+        return int(limit(self.at, rows, most=False)) if self.kind == "share" else None
 
     def shrunk(self, share: float) -> OperatingPoint:
         """The point for a part of the rows: a number of points is scaled so that it stays the same share of them."""
@@ -141,7 +141,7 @@ class OperatingPoint(Metric[Scalar, "ScorePart", "Vertex | Scalar | None", "Stat
         first = KINDS[self.kind][0]
         return replace(self, measure=first) if part.exact and self.measure != first else self
 
-    def due(self, total: Totals) -> Any:
+    def due(self, total: Totals) -> float:
         """The bound of the constraint, to be reached (`fpr`: not exceeded), in rows or in the measure."""
         if self.kind in ("k", "share"):
             return min(int(self.at), total.rows) if self.kind == "k" else limit(self.at, total.rows, most=False)

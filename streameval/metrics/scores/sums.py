@@ -259,7 +259,7 @@ def _decimal(share: float) -> Fraction:
     return Fraction(str(share))
 
 
-def limit(share: float, size: int | float, *, most: bool) -> Any:
+def limit(share: float, size: int | float, *, most: bool) -> float:
     """The largest count within a share of a size, or the smallest that reaches it; the share is an exact decimal.
 
     For weights, the product itself, with a relative tolerance of 1e-12.
