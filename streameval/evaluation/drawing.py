@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streameval.errors import OptionError
 from streameval.evaluation.request import LEVEL
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Source, State
 
     Threshold = float | Mapping[str, float]  # as the option has it
+
+T = TypeVar("T")
 
 
 BANDED = ("roc", "precision_recall", "gain", "lift")  # curves that lie between 0 and 1 and have replicates
@@ -123,9 +125,10 @@ def with_bands(
     return banded
 
 
-def _of_state(engine: Engine, state: State, metrics: Sequence[Metric]) -> list[Any]:
+def _of_state(engine: Engine, state: State, metrics: Sequence[Metric[T]]) -> list[T]:
     """Metrics of an exact state."""
-    return engine.finalize([(state, metrics)])[0]
+    values: list[T] = engine.finalize([(state, metrics)])[0]
+    return values
 
 
 def _focused(curves: Sequence[Curve], grid: BlockReplicates, exact: Exact) -> BlockReplicates:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.protocol import Source, State, StoredSpec
 
-    Named = dict[str, Any]  # the values of a slice by column
+    Named = dict[str, object]  # the values of a slice by column
 
 _CHUNK = 64  # slices that are finalized together
 

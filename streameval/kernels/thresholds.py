@@ -8,8 +8,6 @@ Quotients of counts are compared by 128-bit products where floats cannot decide.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from streameval.kernels.exact import compare_products, compensated, multiply_add
@@ -70,6 +68,6 @@ def _running_weights(values, start):
     return out
 
 
-def running(values: np.ndarray, start: Any) -> np.ndarray:
+def running(values: np.ndarray, start: float) -> np.ndarray:
     """`start` plus the sum of the values up to and including each: exact for counts, compensated for weights."""
     return np.cumsum(values) + start if values.dtype.kind == "i" else _running_weights(values, start)

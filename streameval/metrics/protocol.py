@@ -273,7 +273,7 @@ class Entry:
             return None
         return self.made(*values)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values for JSON; an infinite end of the range is None."""
         inner = ("metric", "made", "rowwise", "needs", "options", "useless", "of_all_rows")
         facts = {name: getattr(self, name) for name in self.__slots__ if name not in inner}

@@ -18,7 +18,7 @@ import bisect
 import io
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -216,7 +216,7 @@ class RangeFile(io.RawIOBase):
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
-    def read(self, size: int = -1) -> Any:
+    def read(self, size: int = -1) -> object:
         """The next `size` bytes, or all remaining bytes."""
         return self.read_buffer(size).to_pybytes()
 

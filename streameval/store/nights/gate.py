@@ -26,7 +26,7 @@ from difflib import get_close_matches
 from functools import cached_property, partial
 from itertools import islice, pairwise
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -231,7 +231,7 @@ class Check(Saved):
         """Nights that keep the gate closed, in order: they fail or are undecided."""
         return tuple(dict.fromkeys(one.partition for one in self.judgements if not one.passed))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values."""
         facts = {"partition": self.partition, "passed": self.passed, "failing": list(self.failing)}
         return facts | {"rules": [one.to_dict() for one in self.judgements], "odd": list(self.odd)}

@@ -38,7 +38,7 @@ class Point:
     cumulative: Scalar | None = None
     incomplete: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values for JSON; NaN becomes None, with the reason."""
         plain: dict[str, Any] = {"partition": self.partition} | ({"incomplete": True} if self.incomplete else {})
         for span, result in {"night": self.night, "cumulative": self.cumulative}.items():
@@ -67,7 +67,7 @@ class History(Saved):
     source: Source = field(default_factory=Source, repr=False, compare=False)
     slice: dict[str, Any] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values."""
         facts: dict[str, Any] = {"metric": self.metric, "of": self.of}
         facts |= {} if self.slice is None else {"slice": {k: plain_slice_value(v) for k, v in self.slice.items()}}
@@ -180,7 +180,7 @@ class Histories(Saved):
                 columns[f"{name} reason"] = reasons
         return _csv_text(columns)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values."""
         return {"failing": list(self.failing), "series": [one.to_dict() for one in self.series]}
 
