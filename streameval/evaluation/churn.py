@@ -24,6 +24,7 @@ from streameval.options import checked, recorded
 from streameval.results import Scalar, Source
 from streameval.saving import AsJson
 from streameval.scan import Where
+from streameval.scan.derived import IdName
 from streameval.states.contingency.churn import NEW_FATES, OLD_FATES, ByNew, Form, Tally
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.grouped.keys import Blocks
@@ -164,7 +165,7 @@ def churn(
         )
     engine = ThreadEngine.start(memory=memory, spill=spill, threads=threads, progress=progress)
     test = None if where is None else Where.of(getattr(options["where"], "value", options["where"]))
-    columns = [cluster, from_, *([unit] if unit else []), *(test.columns if test else ())]
+    columns = [*map(IdName, filter(None, (cluster, from_, unit))), *(test.columns if test else ())]
     scanned = scan.plan(data, list(dict.fromkeys(columns)), threads=engine.budget.threads)
     scan.tell(scanned.skipped)
     files = Files.of(engine, scanned, None, test, skip=False)

@@ -102,6 +102,13 @@ def test_identical_tables_keep_all_and_swapped_sides_swap_names() -> None:
     assert same.old["continued"] == same.old["clusters"] == np.unique(old).size
 
 
+def test_decimal_ids_are_integers() -> None:
+    """As warehouses unload them."""
+    plain = pa.table({"old": [1, 1, 1, 2, 2, None], "new": [7, 7, 8, 8, 8, 8]})
+    decimals = plain.cast(pa.schema({"old": pa.decimal128(38, 0), "new": pa.decimal128(38, 2)}))
+    assert churn(decimals, cluster="new", from_="old") == churn(plain, cluster="new", from_="old")
+
+
 def test_interval_of_the_share_of_rows_kept_covers() -> None:
     """Units of 20 rows that move together: 95 % intervals hold the mean share in at least 88 % of 60 draws."""
     rng, inside = np.random.default_rng(1), 0
