@@ -45,13 +45,10 @@ from streameval.arrays.inputs import (
 from streameval.errors import DataError, OptionError
 from streameval.kernels.thresholds import running
 from streameval.metrics.finalize import combine, compute, partials
-from streameval.metrics.scores.gain import Agc, decimal, kept_groups, kept_points, kept_unit, quotient
+from streameval.metrics.scores.gain import Agc, decimal, kept_groups, kept_points
 from streameval.metrics.scores.ranking import MaxInformedness, RocAuc
-from streameval.metrics.scores.sums import gain_sums
 from streameval.plots import plot_gain, plot_precision_recall, plot_roc
-from streameval.states.protocol import Totals
 from streameval.states.scores.counts import fold_arrays
-from streameval.states.scores.parts import ScorePart, known
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -656,7 +653,9 @@ def agc_approximate(
     score = score.astype(np.float64)
     edges = _edges(score, share, quantiles, interpolation)
     bins = np.searchsorted(-edges, -score)  # number of edges above each score
-    return _binned_area(label, bins, weight, edges.size, ratio=not flag("normalized", normalized))
+    kept = int(np.count_nonzero(bins < edges.size))
+    top = Agc(kept if kept > 1 else 0.5 / label.size, ratio=not flag("normalized", normalized))
+    return float(compute(fold_arrays(label, -bins, weight), top).value)
 
 
 def _check_options(truncate: float, sample: float, quantiles: int, size: int) -> None:
@@ -696,29 +695,6 @@ def _edges(score: Array, share: float, quantiles: int, interpolation: str) -> Ar
     except (TypeError, ValueError) as error:
         raise OptionError(f"interpolation={interpolation!r} is not a method of numpy.quantile: {error}") from error
     return np.unique(edges)[::-1]
-
-
-def _binned_area(label: Array, bins: Array, weight: Array | None, kept: int, *, ratio: bool) -> float:
-    """`agc` or `agc_ratio` of the first `kept` bins, each as one group of equal scores."""
-
-    def by_class(values: Array | None) -> list[Array]:
-        sides = (label == 0, label == 1)
-        return [np.bincount(bins[y], None if values is None else values[y], kept + 1) for y in sides]
-
-    neg, pos = (column.astype(np.int64) for column in by_class(None))
-    n, p = (neg, pos) if weight is None else by_class(weight)
-    weighted = weight is not None
-    total = Totals(int(neg.sum()), int(pos.sum()), math.fsum(n), math.fsum(p), weighted)
-    if not total.p or not (total.n or ratio):
-        return math.nan
-    none, scores = Totals(0, 0, 0.0, 0.0, weighted), np.arange(kept, 0.0, -1.0)
-    part = ScorePart(n[:kept], p[:kept], none, total, known(scores))
-    sums = gain_sums(part, kept)[:3]
-    unit = kept_unit(sums[2])
-    if unit is None:
-        return math.nan
-    top, bottom = quotient(sums, total.n, total.p, ratio=ratio, unit=unit)
-    return float(top / bottom) if bottom else math.nan
 
 
 gain_agc_score = agc_score
