@@ -1,12 +1,11 @@
-"""Loops of the best one-to-one matching: settled cells, connected components, and the assignment of a component.
+"""Loops of the best one-to-one matching: settled cells, the greedy matching, and the assignment of a component.
 
 Rows and columns are numbered from 0. All counts are integers, and results depend only on the numbers: if both sides are
 numbered in the order of their ids, the matching does not depend on the order of the cells. `solve_whole` is the only
 loop that is not compiled, because its integers may be of any size.
 
-References: Kuhn (1955), *The Hungarian method for the assignment problem*, Naval Research Logistics Quarterly 2, 83-97,
-in the form with potentials and one augmentation a row; Tarjan (1975), *Efficiency of a good but not linear set union
-algorithm*, JACM 22, 215-225.
+Reference: Kuhn (1955), *The Hungarian method for the assignment problem*, Naval Research Logistics Quarterly 2, 83-97,
+in the form with potentials and one augmentation a row.
 """
 
 from __future__ import annotations
@@ -69,35 +68,6 @@ def settled_cells(rows: Ints, cols: Ints, counts: Ints, n_rows: int, n_cols: int
             chosen[size] = i
             size += 1
     return chosen[:size]
-
-
-@jit
-def _root(parent: Ints, node: int) -> int:
-    """Smallest node of a set; halves the path to it."""
-    while parent[node] != node:
-        parent[node] = parent[parent[node]]
-        node = parent[node]
-    return node
-
-
-@jit
-def components(rows: Ints, cols: Ints, n_rows: int, n_cols: int) -> tuple[Ints, int]:
-    """Number the connected components; returns the component of each row followed by each column, and their number.
-
-    Components are numbered in the order of their first rows, for any order of the cells. Every column must have a cell.
-    """
-    parent = np.arange(n_rows + n_cols)
-    for i in range(rows.size):
-        one, other = _root(parent, rows[i]), _root(parent, n_rows + cols[i])
-        parent[max(one, other)] = min(one, other)
-    count = 0
-    for node in range(parent.size):  # a root precedes the other nodes of its set
-        if parent[node] == node:
-            parent[node] = count
-            count += 1
-        else:
-            parent[node] = parent[parent[node]]
-    return parent, count
 
 
 def _hungarian(weights: NDArray[Any], n: int, m: int, chosen: Ints, far: int) -> int:

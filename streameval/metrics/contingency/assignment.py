@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.contingency.matching import components, greedy_matching, settled_cells, solve_small, solve_whole
+from streameval.kernels.contingency.matching import greedy_matching, settled_cells, solve_small, solve_whole
 from streameval.states.contingency.matching_core import add_up
 
 if TYPE_CHECKING:
@@ -183,10 +183,14 @@ def _pruned(cells: _Cells) -> _Cells:
 
 def _sides(cells: _Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Component of each row, and the smaller side of each component."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     n_rows, n_cols = cells.shape
-    component, count = components(cells.rows, cells.cols, n_rows, n_cols)
+    edges = np.ones(cells.rows.size, np.int8), (cells.rows, n_rows + cells.cols)
+    count, component = connected_components(coo_array(edges, shape=(n_rows + n_cols,) * 2), directed=False)
     sides = (np.bincount(part, minlength=count) for part in (component[:n_rows], component[n_rows:]))
-    return component[:n_rows], np.minimum(*sides)
+    return component[:n_rows].astype(np.int64), np.minimum(*sides)
 
 
 def _rank_within(lines: NDArray[np.int64], others: NDArray[np.int64], counts: Array) -> NDArray[np.int64]:

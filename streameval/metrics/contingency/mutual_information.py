@@ -41,13 +41,14 @@ from streameval.errors import DataError, OptionError
 from streameval.kernels.contingency.expected import ORDERS, SizeTable, expected_information
 from streameval.kernels.contingency.tables import log_pairs
 from streameval.metrics.contingency.arithmetic import safe_divide
+from streameval.states.contingency.summary import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
-    from streameval.states.contingency.summary import Number, Sizes, Summary
+    from streameval.states.contingency.summary import Number, Sizes
 
 _BITS = 120  # double-double logarithms become integers in units of 2^-120
 _FEW = 64
@@ -112,18 +113,7 @@ def entropy_of_sizes(sizes: Sizes) -> Number:
     >>> float(entropy_of_sizes(Sizes.of(np.array([5, 5]))))
     0.6931471805599453
     """
-    if sizes.values.dtype.kind == "f":
-        return math.log(sizes.total) - _float_sum(sizes) / sizes.total if sizes.count else 0.0
-    if sizes.count <= 1:
-        return Fraction(0)
-    unit = _common_denominator(sizes)
-    part = _scaled(sizes, unit)
-    total = sum(v * m for v, m in part.items())
-    bits = total.bit_length() + 110
-    logs = {total, *part}
-    if len(logs) > _FEW and total < _LARGE:
-        return _from_logs(_fast_logs(logs), _BITS, total, {}, part, {}).classes
-    return _from_logs(_decimal_logs(logs, bits), bits, total, {}, part, {}).classes
+    return entropies(Summary(sizes, sizes, sizes)).classes
 
 
 def log_of(x: Number) -> Number:
