@@ -27,9 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import NullError
-from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
-from streameval.kernels.segments import tally_pairs
 from streameval.states.clusters.counts import ClusterSpec, DerivedClusters
 from streameval.states.contingency.cells import Keys
 from streameval.states.keyed.builder import SegmentBuilder, SegmentBuilders
@@ -192,9 +190,7 @@ class ContingencyBuilder:
     def __init__(self, spec: ContingencySpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
         bytes_each = 16 * sum(spec.keys)  # words are held twice when they move
-        self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
-        self._budget, self._builders = budget, SegmentBuilders[str](budget, self._capacity)
-        self._pairs: tuple[tuple[pa.Array, pa.Array, str], Array] | None = None  # entries, and rows of each pair
+        self._builders = SegmentBuilders[str](budget, max(1, min(capacity, _BUFFER // bytes_each)))
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
     def update(self, batch: Batch) -> None:
@@ -220,7 +216,7 @@ class ContingencyBuilder:
         clusters, classes = columns
         if self.spec.labelled:
             self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition), label))
-        elif not self._add_pairs(clusters, classes, batch.partition):
+        else:
             self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition)))
 
     def _add_incomplete(self, columns: list[pa.Array], has_cluster: Array, has_class: Array, partition: str) -> None:
@@ -236,33 +232,6 @@ class ContingencyBuilder:
         neither = int(np.count_nonzero(~(has_cluster | has_class)))
         alone.add_ids([*np.zeros((self.spec.keys.class_, neither), np.uint64)], label=np.ones(neither, np.uint8))
 
-    def _add_pairs(self, clusters: pa.Array, classes: pa.Array, partition: str) -> bool:
-        """Count rows of two dictionaries by pair of entries, if these are few; returns whether they were."""
-        if not (pa.types.is_dictionary(clusters.type) and pa.types.is_dictionary(classes.type)):
-            return False
-        entries = clusters.dictionary, classes.dictionary, partition
-        if self._pairs is None or self._pairs[0] != entries:  # batches of a file often share their dictionaries
-            shape = len(clusters.dictionary), len(classes.dictionary)
-            if shape[0] * shape[1] > len(clusters):
-                return False
-            self._store_pairs()
-            self._pairs = entries, self._budget.borrow(shape, np.int64)
-            self._pairs[1][:] = 0
-        tally_pairs(*(read_only(column.indices.to_numpy()) for column in (clusters, classes)), self._pairs[1])
-        return True
-
-    def _store_pairs(self) -> None:
-        """Add the rows that were counted by pair."""
-        if self._pairs is None:
-            return
-        (clusters, classes, partition), counts = self._pairs
-        at = np.nonzero(counts)
-        ids = self.spec.cluster_words(clusters, partition), self.spec.class_words(classes)
-        columns = [column[rows] for (words, rest), rows in zip(ids, at, strict=True) for column in (words, *rest.T)]
-        self._cells.add_ids(columns, counts[at])
-        self._budget.give_back(counts)
-        self._pairs = None
-
     @property
     def _cells(self) -> SegmentBuilder:
         """The builder of rows with a cluster; a row without a class has label 1, and counts as a separate class."""
@@ -270,7 +239,6 @@ class ContingencyBuilder:
 
     def state(self) -> ContingencyCounts:
         """The state of everything folded."""
-        self._store_pairs()
         segments = self._builders.finish()
         cells = KeyedCounts(self.spec.layout, segments.get("cells", ()))
         alone = KeyedCounts(self.spec.class_layout, segments.get("without_cluster", ()))

@@ -14,7 +14,7 @@ import numpy as np
 
 from streameval.budget import Buffer, Computed
 from streameval.kernels.blocks.clusters import BLOCK_BITS
-from streameval.kernels.singletons import Addresses
+from streameval.kernels.prefetch import Addresses
 from streameval.typing import Array
 
 if TYPE_CHECKING:

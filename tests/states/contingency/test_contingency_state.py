@@ -357,24 +357,3 @@ def test_the_confusion_matrix_counts_nan_and_refuses_what_it_cannot_know() -> No
         approx.confusion("high")
     with pytest.raises(OptionError, match="name the score column"):
         approx.confusion(0.3, of="other")
-
-
-@pytest.mark.parametrize("scope", ["global", "partition"])
-def test_batches_with_the_same_dictionaries_share_their_counts(scope: str) -> None:
-    """A pair is one item in all of them, however few rows a batch has; other dictionaries begin again."""
-    rng, spec = np.random.default_rng(5), ContingencySpec("class", "cluster", "hash", "hash", scope=scope)
-    builder, plain = (spec.builder(Budget(), 4_000) for _ in range(2))
-    texts = {name: pa.array([f"{name}{i}" for i in range(10)]) for name in spec.columns}
-    for rows, partition, step in ((1_000, "a", 1), (20, "a", 1), (1_000, "b", 1), (1_000, "b", -1), (20, "b", 1)):
-        columns = {
-            name: pa.DictionaryArray.from_arrays(
-                pa.array(rng.integers(0, 10, rows)), values.take(np.arange(10)[::step])
-            )
-            for name, values in texts.items()
-        }
-        builder.update(Batch(np.zeros(rows, np.uint8), None, columns, partition))
-        decoded = {name: array.dictionary_decode() for name, array in columns.items()}
-        plain.update(Batch(np.zeros(rows, np.uint8), None, decoded, partition))
-    state = builder.state()
-    assert state == plain.state()
-    assert state.cells.items.sum() <= 3 * 100 + 20
