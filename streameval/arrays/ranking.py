@@ -331,7 +331,7 @@ def auc_by_sampling(
     y_score: ArrayLike,
     n: int,
     sample_weight: ArrayLike | None = None,
-    random_state: Any = None,
+    random_state: int | np.random.Generator | None = None,
     pos_label: object = None,
 ) -> tuple[float, float]:
     """ROC AUC estimated from `n` random pairs of a positive and a negative, drawn with replacement.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from streameval.arrays.inputs import Predicate
+    from streameval.states.contingency.summary import Number
     from streameval.typing import Array, ArrayLike
 
 confmat2_type = TwoWay
@@ -39,7 +40,13 @@ class TwoByTwoTable(SparseTable):
     """
 
     def __init__(
-        self, TP: Any = None, FN: Any = None, FP: Any = None, TN: Any = None, rows: Any = None, cols: Any = None
+        self,
+        TP: Number | None = None,
+        FN: Number | None = None,
+        FP: Number | None = None,
+        TN: Number | None = None,
+        rows: ArrayLike | None = None,
+        cols: ArrayLike | None = None,
     ) -> None:
         given = rows if rows is not None else cols
         if given is not None:
@@ -70,7 +77,7 @@ class TwoByTwoTable(SparseTable):
         return cls(rows=table)
 
     @classmethod
-    def from_labels(cls, labels_true: Any, labels_pred: Any, is_class_pos: Predicate = num2bool) -> Self:
+    def from_labels(cls, labels_true: ArrayLike, labels_pred: ArrayLike, is_class_pos: Predicate = num2bool) -> Self:
         """Matrix of true and predicted labels of the same points.
 
         Parameters
@@ -89,7 +96,7 @@ class TwoByTwoTable(SparseTable):
         return super().from_labels(*(labels_by_predicate(labels, is_class_pos, name) for labels, name in sides))
 
     @classmethod
-    def from_clusters(cls, clusters: Any) -> Self:
+    def from_clusters(cls, clusters: ArrayLike) -> Self:
         """Matrix of the true labels of the points predicted positive, and of those predicted negative.
 
         Parameters
@@ -112,7 +119,7 @@ class TwoByTwoTable(SparseTable):
         return super().from_clusters(_two_groups(clusters, "clusters"))
 
     @classmethod
-    def from_partitions(cls, partitions1: Any, partitions2: Any) -> Self:
+    def from_partitions(cls, partitions1: ArrayLike, partitions2: ArrayLike) -> Self:
         """Matrix of two partitions of the same points into positives and negatives, in this order.
 
         Raises
@@ -129,12 +136,12 @@ class TwoByTwoTable(SparseTable):
         return super().from_partitions(_two_groups(partitions1, "partitions1"), _two_groups(partitions2, "partitions2"))
 
     @classmethod
-    def from_ccw(cls, TP: Any, FP: Any, TN: Any, FN: Any) -> Self:
+    def from_ccw(cls, TP: Number, FP: Number, TN: Number, FN: Number) -> Self:
         """Matrix from the cells in counter-clockwise order."""
         return cls(TP, FN, FP, TN)
 
     @classmethod
-    def from_sets(cls, set1: Iterable[Any], set2: Iterable[Any], universe_size: int | None = None) -> Self:
+    def from_sets(cls, set1: Iterable[Hashable], set2: Iterable[Hashable], universe_size: int | None = None) -> Self:
         """Matrix of two sets: TP is their intersection, FP only in the second, FN only in the first.
 
         Parameters
@@ -162,7 +169,9 @@ class TwoByTwoTable(SparseTable):
         return cls(len(first & second), len(first - second), len(second - first), negatives)
 
     @classmethod
-    def from_random_counts(cls, low: int = 0, high: int = 100, random_state: Any = None) -> Self:
+    def from_random_counts(
+        cls, low: int = 0, high: int = 100, random_state: int | np.random.Generator | None = None
+    ) -> Self:
         """Matrix of four integers drawn uniformly from [low, high).
 
         Parameters

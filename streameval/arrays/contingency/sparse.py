@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
     from typing import Self
 
-    from streameval.typing import Array
+    from streameval.typing import Array, ArrayLike
 
 
 class SparseTable:
     """Counts of points by class (row) and cluster (column); `streameval.ContingencyTable` adds the measures."""
 
-    def __init__(self, rows: Any = None, cols: Any = None) -> None:
+    def __init__(self, rows: ArrayLike | None = None, cols: ArrayLike | None = None) -> None:
         if (rows is None) == (cols is None):
             raise OptionError("give either rows or cols")
         if rows is not None:
@@ -46,7 +46,7 @@ class SparseTable:
         return table
 
     @classmethod
-    def from_labels(cls, labels_true: Any, labels_pred: Any) -> Self:
+    def from_labels(cls, labels_true: ArrayLike, labels_pred: ArrayLike) -> Self:
         """Table of two labellings of the same points.
 
         Parameters
@@ -69,7 +69,7 @@ class SparseTable:
         return cls._of(source.cells_from_labels(labels_true, labels_pred))
 
     @classmethod
-    def from_clusters(cls, clusters: Any) -> Self:
+    def from_clusters(cls, clusters: ArrayLike) -> Self:
         """Table of clusters that are given as lists of the classes of their points.
 
         Parameters
@@ -92,7 +92,7 @@ class SparseTable:
         return cls._of(source.cells_from_clusters(clusters))
 
     @classmethod
-    def from_partitions(cls, partitions1: Any, partitions2: Any) -> Self:
+    def from_partitions(cls, partitions1: ArrayLike, partitions2: ArrayLike) -> Self:
         """Table of two partitions of the same points, each a collection of disjoint groups.
 
         Parameters
@@ -115,7 +115,7 @@ class SparseTable:
         return cls._of(source.cells_from_partitions(partitions1, partitions2))
 
     @classmethod
-    def from_counts(cls, classes: Any, clusters: Any, counts: Any) -> Self:
+    def from_counts(cls, classes: ArrayLike, clusters: ArrayLike, counts: ArrayLike) -> Self:
         """Table given as cells, each with its class, cluster and count; counts of equal pairs are added.
 
         Parameters

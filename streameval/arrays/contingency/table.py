@@ -26,9 +26,10 @@ from streameval.metrics.contingency.measures import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from streameval.states.contingency.summary import Number
+    from streameval.typing import ArrayLike
 
 
 class ContingencyTable(SparseTable, TableMeasures):
@@ -191,7 +192,7 @@ class ClusteringMetrics(ContingencyTable):
     """
 
 
-def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:
+def adjusted_rand_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
     """Adjusted Rand index of two labellings, exact at any size (Hubert and Arabie 1985).
 
     Parameters
@@ -216,7 +217,7 @@ def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:
     return ContingencyTable.from_labels(labels_true, labels_pred).adjusted_rand_index()
 
 
-def adjusted_mutual_info_score(labels_true: Any, labels_pred: Any, average_method: str = "max") -> float:
+def adjusted_mutual_info_score(labels_true: ArrayLike, labels_pred: ArrayLike, average_method: str = "max") -> float:
     """Adjusted mutual information of two labellings (Vinh, Epps and Bailey 2010).
 
     Parameters
@@ -244,7 +245,7 @@ def adjusted_mutual_info_score(labels_true: Any, labels_pred: Any, average_metho
     return ContingencyTable.from_labels(labels_true, labels_pred).adjusted_mutual_info(average_method)
 
 
-def mutual_info_score(labels_true: Any, labels_pred: Any) -> float:
+def mutual_info_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
     """Mutual information of two labellings.
 
     Parameters
@@ -268,7 +269,7 @@ def mutual_info_score(labels_true: Any, labels_pred: Any) -> float:
     return ContingencyTable.from_labels(labels_true, labels_pred).mutual_info_score()
 
 
-def homogeneity_completeness_v_measure(labels_true: Any, labels_pred: Any) -> EntropyScores:
+def homogeneity_completeness_v_measure(labels_true: ArrayLike, labels_pred: ArrayLike) -> EntropyScores:
     """Homogeneity, completeness and V-measure of two labellings (Rosenberg and Hirschberg 2007).
 
     Parameters
@@ -293,7 +294,7 @@ def homogeneity_completeness_v_measure(labels_true: Any, labels_pred: Any) -> En
     return ContingencyTable.from_labels(labels_true, labels_pred).entropy_scores()
 
 
-def jaccard_similarity(iterable1: Iterable[Any], iterable2: Iterable[Any]) -> float:
+def jaccard_similarity(iterable1: Iterable[Hashable], iterable2: Iterable[Hashable]) -> float:
     """Jaccard similarity of two sets: the size of the intersection over that of the union.
 
     Parameters
@@ -312,7 +313,7 @@ def jaccard_similarity(iterable1: Iterable[Any], iterable2: Iterable[Any]) -> fl
     return ConfusionMatrix2.from_sets(iterable1, iterable2).jaccard_coeff()
 
 
-def product_moment(TP: Any, FP: Any, TN: Any, FN: Any) -> float:
+def product_moment(TP: Number, FP: Number, TN: Number, FN: Number) -> float:
     """Matthews correlation of a 2×2 table, in [−1, 1].
 
     Parameters
@@ -336,7 +337,7 @@ def product_moment(TP: Any, FP: Any, TN: Any, FN: Any) -> float:
     return ConfusionMatrix2.from_ccw(TP, FP, TN, FN).matthews_corr()
 
 
-def cohen_kappa(TP: Any, FP: Any, TN: Any, FN: Any) -> float:
+def cohen_kappa(TP: Number, FP: Number, TN: Number, FN: Number) -> float:
     """Cohen's kappa of a 2×2 table, in [−1, 1].
 
     Parameters
