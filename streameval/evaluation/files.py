@@ -13,24 +13,21 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-import pyarrow as pa
-
 from streameval import scan
 from streameval.engine import start
 from streameval.engine.fold import Folded, Plan, batch_rows, builder_bytes, row_width
 from streameval.errors import MissingInputError
 from streameval.evaluation.families import assignment_cells, planned
 from streameval.evaluation.intervals import block_requests, derived_requests, folded_specs
-from streameval.metrics.protocol import user_defined
 from streameval.saving import AsJson
 from streameval.scan.pieces import without_views
-from streameval.states.contingency.counts import ContingencySpec, LabelledSpec
+from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.ranges import row_bytes
 from streameval.wording import plural, size, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from streameval.budget import Budget
     from streameval.engine import Engine, Work
@@ -184,7 +181,7 @@ class Files:
         files = cls.of(engine, scanned, request.label, request.where, skip=options["on_error"] == "skip")
         request.slicing.check(files.scan.schema, files.names[0])
         request.resampling.check(files.scan.schema, files.names[0])
-        requests = shared(planned(request, files.scan), request, files.scan.schema)
+        requests = planned(request, files.scan)
         specs = folded_specs(requests, request.resampling, request.slicing)
         return files.folding(requests, specs, request)
 
@@ -289,26 +286,3 @@ def _fold_bytes(work: Work, scanned: Scan, plan: Plan, states: Sequence[StateFor
     batch = row_width(scanned.schema) * batch_rows(scanned.schema, work.capacity, budget)
     builders = work.capacity * builder_bytes(plan.specs)
     return int(group + 2 * batch + builders + min(max(held, 0), work.limit))
-
-
-def shared(wanted: Sequence[MetricRequest], request: Request, schema: pa.Schema) -> list[MetricRequest]:
-    """The requests, with labels in the tables from which the clusters of another request follow.
-
-    That needs a label and both ids in every row. Intervals and slices read clusters in other ways, the best matching
-    reads cells with the ids of their clusters, and a user's metric may need more than sizes. Clusters in a dictionary
-    are counted by entry, which costs less than carrying labels.
-    """
-    if request.resampling.level is not None or request.slicing.keys or request.label.nulls != "error":
-        return list(wanted)
-    plain = (w for w in wanted if not pa.types.is_dictionary(schema.field(w.of).type))
-    specs = {w.spec for w in plain if not any(map(user_defined, w.metrics))}
-    return [_labelled(w, specs) if w.spec in specs else w for w in wanted]
-
-
-def _labelled(wanted: MetricRequest, specs: Collection[Spec]) -> MetricRequest:
-    """The request with labels in its table, if the clusters of its rows are among the specs."""
-    spec = wanted.spec
-    if not isinstance(spec, ContingencySpec) or spec.nulls != "error" or assignment_cells(wanted.metrics) is not None:
-        return wanted
-    labelled = LabelledSpec(**vars(spec))
-    return replace(wanted, spec=labelled) if labelled.clusters in specs else wanted

@@ -114,7 +114,7 @@ class ByCluster:
         """The sizes of the clusters of an interval, and their cells by class."""
         table, keys = self.table, self.table.spec.keys
         watcher = None if self.watch is None else self.watch()
-        cells = table.plain_cells
+        cells = table.cells
         items = min(int(cells.items_in(*interval).sum()), _RUN * interval_items(budget))
         first = _Pass(keys, table.cell_rows, items, budget, owner=self.matched, watcher=watcher)
         first.take(cells, interval)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -28,7 +27,6 @@ import pyarrow.compute as pc
 
 from streameval.errors import NullError
 from streameval.kernels.keys import ID_BUCKETS, unmix
-from streameval.states.clusters.counts import ClusterSpec, DerivedClusters
 from streameval.states.contingency.cells import Keys
 from streameval.states.keyed.builder import SegmentBuilder, SegmentBuilders
 from streameval.states.keyed.counts import SLAB, KeyedCounts
@@ -71,7 +69,6 @@ class ContingencySpec:
     kind: ClassVar[str] = "contingency"
     version: ClassVar[int] = 1
     unlabelled: ClassVar[bool] = True  # rows without a label count as rows of label 0
-    labelled: ClassVar[bool] = False  # whether rows keep their labels
 
     classes: str
     cluster: str
@@ -94,11 +91,6 @@ class ContingencySpec:
     def keys(self) -> Keys:
         """Words of both ids."""
         return Keys(id_words(self.cluster_type, self.scope), id_words(self.class_type))
-
-    @property
-    def clusters(self) -> ClusterSpec:
-        """The spec of the clusters of its rows."""
-        return ClusterSpec(self.cluster, self.cluster_type, self.scope, self.nulls)
 
     @property
     def layout(self) -> Layout:
@@ -157,32 +149,12 @@ class ContingencySpec:
         return state
 
 
-class LabelledSpec(ContingencySpec):
-    """Spec of a table whose rows keep their labels, so that it also gives the state of its clusters; never stored.
-
-    Rows are scattered once, which takes most of the time of both states. Both have the same rows only if every row has
-    a label and both ids, so null ids are an error.
-
-    Examples
-    --------
-    >>> LabelledSpec("campaign", "cluster").traits.derived
-    ClusterSpec(column='cluster', type='signed', scope='global', nulls='error', unlabelled=False)
-    """
-
-    labelled: ClassVar[bool] = True
-
-    @property
-    def traits(self) -> Traits:
-        """Those of the table without labels; the clusters are derived."""
-        return super().traits._replace(derived=self.clusters)
-
-
 class ContingencyBuilder:
     """Folds batches into the cells of a contingency table.
 
     Parameters
     ----------
-    spec : null ids are an error if rows keep their labels
+    spec : ContingencySpec
     budget : owns the memory
     capacity : rows that a segment holds, about
     """
@@ -214,10 +186,7 @@ class ContingencyBuilder:
         positive = int(np.count_nonzero(label))
         self._label_rows += label.size - positive, positive
         clusters, classes = columns
-        if self.spec.labelled:
-            self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition), label))
-        else:
-            self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition)))
+        self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition)))
 
     def _add_incomplete(self, columns: list[pa.Array], has_cluster: Array, has_class: Array, partition: str) -> None:
         """Add rows with a null id, each a singleton; those without a class each count as a separate class."""
@@ -259,7 +228,7 @@ class ContingencyCounts(PlainState):
     ----------
     spec : ContingencySpec
     cells : KeyedCounts
-        Rows by cluster and class; label 1 for rows without a class, or the label of the row (`LabelledSpec`).
+        Rows by cluster and class; label 1 for rows without a class.
     without_cluster : KeyedCounts
         Rows without a cluster, by class; label 1 for rows without either.
     label_rows : int64 array of shape (2,), rows in the table by label
@@ -304,16 +273,6 @@ class ContingencyCounts(PlainState):
             dropped_rows=self.dropped_rows + other.dropped_rows,
         )
 
-    @cached_property
-    def plain_cells(self) -> KeyedCounts:
-        """The cells, in which label 1 means that a row has no class."""
-        return self.cells.without_labels() if self.spec.labelled else self.cells
-
-    def total(self, budget: Budget | None = None) -> DerivedClusters:
-        """The clusters of rows that keep their labels, without copying them."""
-        keyed = self.cells.leading(self.spec.keys.cluster)
-        return DerivedClusters(self.spec.clusters, keyed, cells=self)
-
     @property
     def cell_rows(self) -> int:
         """Number of rows in all cells."""
@@ -333,7 +292,7 @@ class ContingencyCounts(PlainState):
 
         Metrics need both rounds and read the `summary` instead.
         """
-        return self.plain_cells.grouped(shard, budget)
+        return self.cells.grouped(shard, budget)
 
     def rows_of(self, shard: Interval, budget: Budget | None = None) -> Iterator[tuple[Array, Array, Array]]:
         """Rows of a shard that have a class, in any order, a bounded number at a time.
@@ -344,7 +303,7 @@ class ContingencyCounts(PlainState):
         counts : int64 array of shape (n_rows,)
         """
         column = self.spec.keys.cluster - 1
-        for codes, starts, (words, rest, counts, _) in self.plain_cells.slabs(shard):
+        for codes, starts, (words, rest, counts, _) in self.cells.slabs(shard):
             columns = unmix(words), rest, counts if counts.size else np.ones(words.size, np.int64)
             if (codes & 1).any():
                 classed = np.repeat(codes & 1 == 0, np.diff(starts))
@@ -362,7 +321,7 @@ class ContingencyCounts(PlainState):
 
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Cells by cluster and class, then the rows without a cluster, by class."""
-        for keyed in (self.plain_cells, self.without_cluster):
+        for keyed in (self.cells, self.without_cluster):
             absent = self.spec.layout.words - keyed.layout.words
             for counts in (some for shard in keyed.intervals() for some in keyed.grouped(shard, budget)):
                 size = counts.keys.size

@@ -43,7 +43,6 @@ from streameval.states.keyed.grouping import (
 from streameval.states.keyed.layout import (
     NO_COUNTS,
     NO_WEIGHTS,
-    BucketCounts,
     Columns,
     Interval,
     Segment,
@@ -114,20 +113,6 @@ class KeyedCounts(Bucketed):
     def outline_only(self) -> KeyedCounts:
         """The same counts with the outline but without rows."""
         return KeyedCounts(self.layout, full_outline=self.outline)
-
-    def without_labels(self) -> KeyedCounts:
-        """The same items as if all had label 0; nothing is copied."""
-        outline = self.outline
-        first = np.flatnonzero(np.diff(outline.codes >> 1, prepend=-1))
-        if first.size:
-            rows, items, sums = (np.add.reduceat(each, first) for each in (outline.rows, outline.items, outline.sums))
-            outline = BucketCounts(outline.codes[first] & ~1, rows, items, sums, outline.nbytes)
-        return KeyedCounts(self.layout, tuple(each.without_labels() for each in self.segments), outline)
-
-    def leading(self, words: int) -> KeyedCounts:
-        """The same items by the first words of their keys alone; nothing is copied."""
-        segments = tuple(each.leading(words) for each in self.segments)
-        return KeyedCounts(replace(self.layout, words=words), segments, self.full_outline)
 
     def range(self, start: int, stop: int) -> KeyedCounts:
         """The rows of the buckets `start` to `stop`, without copying; `within` marks them as a range of all rows."""

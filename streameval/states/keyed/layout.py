@@ -5,14 +5,12 @@ A *code* is ``2 * bucket + label``. An *item* is a stored word; it represents on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.budget import Buffer, Computed
 from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.prefetch import Addresses
 from streameval.typing import Array
@@ -20,7 +18,7 @@ from streameval.typing import Array
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval.budget import Budget
+    from streameval.budget import Budget, Buffer
 
 Interval = tuple[int, int]  # of buckets
 Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
@@ -153,26 +151,6 @@ class Segment:
             return self if a < b else None
         return self.pieces(a, b)
 
-    def without_labels(self) -> Segment:
-        """The same items as if all had label 0."""
-        first = np.flatnonzero(np.diff(self.codes >> 1, prepend=-1))
-        if first.size == self.codes.size and not (self.codes & 1).any():
-            return self
-        rows, sums = (None if each is None else np.add.reduceat(each, first, -1) for each in (self.rows_of, self.sums))
-        starts = np.append(self.starts[first], self.starts[-1])
-        return replace(self, codes=self.codes[first] & ~np.uint32(1), starts=starts, rows_of=rows, sums=sums)
-
-    def leading(self, words: int) -> Segment:
-        """The same items by the first words of their keys alone."""
-        rest = self.rest
-        if rest is None or rest.shape[1] < words:
-            return self
-        if words == 1:
-            return replace(self, rest=None)
-        made = Computed((rest.shape[0], words - 1), np.dtype(np.uint64), partial(_first_columns, rest, words - 1))
-        made.owner = rest.owner
-        return replace(self, rest=made)
-
     def pieces(self, a: int, b: int) -> Segment:
         """The pieces `a` to `b` as a segment, without copying items."""
         first, last = int(self.starts[a]), int(self.starts[b])
@@ -181,10 +159,6 @@ class Segment:
         rows, sums = (None if column is None else column[..., a:b] for column in (self.rows_of, self.sums))
         starts = self.starts[a : b + 1] - first
         return Segment(self.codes[a:b], starts, rows, sums, self.words.part(first, last), *parts)
-
-
-def _first_columns(rest: Buffer, columns: int, start: int, stop: int) -> Array:
-    return np.ascontiguousarray(rest.read(start, stop)[:, :columns])
 
 
 @dataclass(frozen=True, slots=True)
