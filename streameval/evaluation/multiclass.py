@@ -160,6 +160,7 @@ def _average(results: Sequence[Scalar], kind: str, replicated: Mapping[Any, Esti
     weights = [float(one.positives or 0) if kind == WEIGHTED else 1.0 for one in defined]
     facts: dict[str, Any] = {"groups": len(defined), "groups_left_out": left, "label_class": kind, "of": kind}
     facts |= {"slice": first.slice, "rows": max(one.rows for one in results), "positives": None}
+    facts |= {"basis": first.basis, "labelled_share": first.labelled_share}
     if not defined:
         return replace(Scalar.undefined(first.metric, f"no class has a value: {first.reason}"), **facts)
     value, lower, upper = (
