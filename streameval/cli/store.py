@@ -317,7 +317,12 @@ def check(
     on the wrong side; one that ends in 'proven @95%' fails unless the whole interval lies on the right side. Without
     an interval, such a rule is undecided.
 
+    Slices stand in braces: 'roc_auc[score]{country=NG} >= 0.9', or {country=*} for each. 'a[x] - a[y] >= -0.01'
+    compares two columns. A rule that ends in 'or undecided' passes where it cannot be judged, as in a new store.
+
     A night that failed keeps failing until it is replaced, removed or accepted.
+
+    Exit status: 0 all rules pass; 1 the store or the run is at fault; 2 usage; 3 a rule failed or is undecided.
     """
     if accepted or why is not None:
         if to.out:
@@ -425,6 +430,11 @@ def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
         failed = {one.partition for one in found.judgements if one.outcome == "failed"}
         verb = "fail" if failed.issuperset(there) else "fail or are undecided" if failed & {*there} else "are undecided"
         lines.append(f"{len(there)} nights {verb} ({few(there)}): streameval diagnose {name} explains all")
+    if undecided := {one.partition for one in found.judgements if one.outcome == "undecided" and not one.passed}:
+        lines.append(
+            f"undecided: {plural(len(undecided), 'night')}, too few earlier nights or no interval to judge by; a rule "
+            "that ends in 'or undecided' lets them pass"
+        )
     if there:
         lines.append(f"next: streameval diagnose {name} --partition {shell([there[-1]])}")
     elif not found.passed:
@@ -455,6 +465,8 @@ def diagnose(store: Store, to: Output, **asked: Any) -> None:
 
 def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
     """A heading, the failed rules, the table of facts, notes on files, rising costs, and the remedy."""
+    from streameval.rules import LIVE, Rule
+
     fails = f" fails {', '.join(one.fails)}" if one.fails else ""
     undecided = f"; undecided: {', '.join(one.undecided)}" if one.undecided else ""
     rows = [
@@ -471,7 +483,9 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
     facts = table(["fact", "night", "usual", "deviations"], rows, ["night", "usual", "deviations"])
     name, night = shell([store.name]), shell([one.partition])
     accept = f"streameval check {name} --accept {night} --reason '…'"
-    remedy = f"next: {'replace or remove the night, or ' * bool(one.fails)}{accept}"
+    live = one.fails and all(rule.text and Rule.read(rule.text).metric in LIVE for rule in one.rules)
+    lasting = f"{f'fold newer nights (streameval update {name} DATA)' if live else 'replace or remove the night'}, or "
+    remedy = f"next: {lasting * bool(one.fails)}{accept}"
     if one.undecided:
         remedy += "; a rule that ends in 'or undecided' lets such nights pass"
     parts: list[RenderableType] = [head, *map(visible, judged), facts, *map(visible, one.files)]

@@ -13,6 +13,7 @@ from streameval.report.nights import rules_passed, rules_section
 from streameval.report.pictures import bands_said, curve_figures
 from streameval.report.terminal import by_slicing, label_counts, rests, rows_said
 from streameval.report.values import (
+    compared,
     difference_table,
     differences_said,
     digits,
@@ -21,9 +22,11 @@ from streameval.report.values import (
     point_table,
     sampling_said,
     slice_cells,
+    slices_said,
     value_cell,
     value_tables,
     values_said,
+    worst_first,
 )
 from streameval.results import Source
 from streameval.wording import plural
@@ -45,18 +48,29 @@ _CUT = "share of the rows in clusters that have rows of other slices as well; on
 
 def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], *, store: bool = False) -> Section:
     """Every slicing, as a picture of its largest slices and as a table; `store` as `sampling_said`."""
-    whole = {(r.metric, r.of): r for r in results if r.slice is None}
+    plain = [r for r in results if r.baseline is None or r.from_rest]
+    whole = {(r.metric, r.of): r for r in plain if r.slice is None}
     blocks: list[Block] = []
-    for i, (by, slices) in enumerate(by_slicing(results).items()):
+    for i, (by, slices) in enumerate(by_slicing(plain).items()):
+        between = worst_first(r for r in results if r.baseline and not r.from_rest and ",".join(r.slice or ()) == by)
+        if between:
+            left = len(between) - MOST
+            note = f"Worst first; p is adjusted for all slices. {_more(left)}".rstrip()
+            blocks.append(difference_table(between[:MOST], f"By {by}, differences", note))
+            new = compared(between[0])[0]  # its slices decide, not those of the baseline
+            slices = [sorted(row, key=lambda one: one.of != new) for row in slices]
         if len(slices) > 1:
-            blocks += pictures.slices(results, by, slices, f"slices-{i}")
+            blocks += pictures.slices(plain, by, slices, f"slices-{i}")
         blocks.append(_slice_table(by, slices, whole, meanings))
         if differences := rests(results, by):
-            left = len(differences) - MOST
-            note = f"--out FILE.csv (or .parquet, .json) has {plural(left, 'more difference')}." if left > 0 else ""
+            note = _more(len(differences) - MOST)
             blocks.append(difference_table(differences[:MOST], f"By {by}, against all other rows", note))
             blocks.append(Text(sampling_said(differences, store=store), "note"))
     return Section("slices", "Slices", tuple(blocks))
+
+
+def _more(left: int) -> str:
+    return f"--out FILE.csv (or .parquet, .json) has {plural(left, 'more difference')}." if left > 0 else ""
 
 
 def _slice_table(
@@ -187,7 +201,7 @@ def evaluation_page(evaluation: Found, evidence: Evidence) -> Page:
         Section(_CALIBRATION, "Calibration", (*calibration, *pictures.calibration(evidence.curves, colours))),
         Section("distributions", "Score distributions", tuple(pictures.distributions(evidence.distributions))),
         Section("points", "Operating points", tuple(points)),
-        slice_section(plain, meanings, store=store),
+        slice_section(evaluation.results, meanings, store=store),
         costs_section(evidence.attributions),
         *evidence.more,
         rules_section(evidence.judgements),
@@ -196,7 +210,7 @@ def evaluation_page(evaluation: Found, evidence: Evidence) -> Page:
     return Page(
         f"Evaluation of {last_part(evidence.source.data[0])}" if evidence.source.data else "Evaluation",
         rows_said(evaluation),
-        (*_lead(values, differences, meanings), *rules_passed(evidence.judgements)),
+        (*_lead(values, differences, evaluation.results, meanings), *rules_passed(evidence.judgements)),
         sections,
     )
 
@@ -223,10 +237,13 @@ def _colours(values: Sequence[Scalar], evidence: Evidence) -> dict[str, int]:
     return {column: next(numbers[clustered]) for column, clustered in kinds.items()}
 
 
-def _lead(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Text]:
+def _lead(
+    values: Sequence[Scalar], differences: Sequence[Scalar], sliced: Sequence[Scalar], meanings: Mapping[str, Meaning]
+) -> list[Text]:
     """The main findings: verdicts if there are any, else the first metric of each kind of column."""
     if differences:
-        return [Text(sentence, "lead") for sentence in (*differences_said(differences), *labelled_said(differences))]
+        findings = *differences_said(differences), *slices_said(sliced), *labelled_said(differences)
+        return [Text(sentence, "lead") for sentence in findings]
     kinds: dict[str, dict[str, Scalar]] = {}
     firsts: dict[str, str] = {}
     for result in values:

@@ -24,6 +24,7 @@ from streameval.report.values import (
     sampling_notes,
     slice_cells,
     slice_notes,
+    slices_said,
 )
 from streameval.wording import plural, visible, visible_lines
 
@@ -102,8 +103,9 @@ def short(result: Scalar | None) -> str:
         return NONE
     if result is None or result.baseline is None:
         return cell(result)
+    mark = {"better": " ▲ better", "worse": " ▼ worse"}.get(result.verdict or "", "") if result.slice else ""
     if result.ci_lower is not None:
-        return with_interval(replace(result, threshold=None), signed=True)
+        return with_interval(replace(result, threshold=None), signed=True) + mark * (not result.from_rest)
     return f"{result.value:+.6f}".replace("-", "−")
 
 
@@ -147,13 +149,8 @@ class Visible:
             yield Segment(text, segment.style, segment.control)
 
 
-def rich_table(
-    heads: Sequence[Head], rows: Iterable[Sequence[str]], *, plain: bool, title: str = "", whole: bool = False
-) -> RichTable:
-    """A table of texts, numbers at the right; a plain one has no rules.
-
-    If the columns are to be `whole`, only the one of verdicts may wrap.
-    """
+def rich_table(heads: Sequence[Head], rows: Iterable[Sequence[str]], *, plain: bool, title: str = "") -> RichTable:
+    """A table of texts, numbers at the right; a plain one has no rules."""
     from rich import box
     from rich.table import Table as RichTable
 
@@ -161,7 +158,7 @@ def rich_table(
     for head in heads:
         justify: Literal["left", "right"] = "right" if head.number else "left"
         name = escaped(f"{head.note} {head.text}".lstrip())
-        table.add_column(name, justify=justify, no_wrap=whole and head.text != "verdict")
+        table.add_column(name, justify=justify)
     for row in rows:
         table.add_row(*map(escaped, row))
     return table
@@ -172,7 +169,8 @@ class Fitted:
     """A table, split into several that fit the width of the terminal; each has the names of the rows.
 
     Names and numbers are never wrapped; texts, such as the reason for a missing value, wrap at `_TEXT` characters or
-    more. If all values of a column are missing for one reason, it is given once below the table.
+    more. If a name leaves no room beside it, each row is a record: its name, and a line for each value. If all values
+    of a column are missing for one reason, it is given once below the table.
 
     Attributes
     ----------
@@ -194,9 +192,14 @@ class Fitted:
         widths = self._widths(columns, options.max_width)
         if sum(widths) + _GAP * len(widths) > room:
             widths = self._widths(columns, _TEXT)
+        if max(widths, default=0) + _GAP > room:
+            yield from self._records(columns)
+            widths = []
+        title = self.table.caption
         for taken in _batches(widths, room):
             texts = ((*row.name, *(columns[i][j] for i in taken)) for j, row in enumerate(rows))
-            table = rich_table((*heads[:named], *(heads[named + i] for i in taken)), texts, plain=self.plain)
+            shown = (*heads[:named], *(heads[named + i] for i in taken))
+            table, title = rich_table(shown, texts, plain=self.plain, title=title), ""
             for column, width in zip(table.columns, (*names, *(widths[i] for i in taken)), strict=True):
                 column.width, column.overflow = width, "fold"
             yield table
@@ -206,6 +209,16 @@ class Fitted:
         if not self.beside:
             for row in rows:
                 yield from (escaped(f"{' at '.join(row.name)}: {one.reason}") for one in row.cells if one.reason)
+
+    def _records(self, columns: Sequence[Sequence[str]]) -> Iterator[RenderableType]:
+        """Each row as lines."""
+        if self.table.caption:
+            yield escaped(self.table.caption)
+        heads = self.table.heads[-len(columns) :]
+        for j, row in enumerate(self.table.rows):
+            yield f"[bold]{escaped(', '.join(row.name))}[/]"
+            for head, texts in zip(heads, columns, strict=True):
+                yield escaped(f"  {head.text}: {texts[j]}") if texts[j] else ""
 
     def _shared(self, column: int) -> str:
         """The reason why all values of a column are missing, if it is the same."""
@@ -263,7 +276,7 @@ def rests(results: Iterable[Scalar], by: str) -> list[Scalar]:
     return sorted(chosen, key=lambda result: math.inf if result.p_value is None else result.p_value)
 
 
-def differences(results: Sequence[Scalar], *, plain: bool = False, title: str = "") -> RichTable:
+def differences(results: Sequence[Scalar], *, plain: bool = False, title: str = "") -> Fitted:
     """One row per difference: the slice if there is one, metric, columns, value with interval, p, verdict, unit.
 
     The title of slices against all other rows says what they differ from; other differences name both columns.
@@ -276,11 +289,12 @@ def differences(results: Sequence[Scalar], *, plain: bool = False, title: str = 
     for name, result in zip(slice_cells([result.slice for result in results]), results, strict=True):
         of = compared(result)[0] if from_rest else result.of or ""
         p = "" if result.p_value is None else f"{result.p_value:.2g}"
-        rows.append((*name, result.metric, of, short(result), p, result.verdict or "", result.unit or ""))
-    return rich_table(heads, rows, plain=plain, title=title, whole=True)
+        texts = short(result), p, result.verdict or "", result.unit or ""
+        rows.append(Row((*name, result.metric, of), tuple(map(Cell, texts))))
+    return Fitted(Table(title, tuple(heads), tuple(rows)), plain)
 
 
-def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = False) -> Iterator[RichTable]:
+def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = False) -> Iterator[Fitted]:
     """Tables of a slicing: one table per score or cluster column, one row per slice, largest slice first.
 
     On a terminal, a table has at most `_SLICES` slices and `_WIDE` metrics; its title states what is left out. A plain
@@ -301,9 +315,10 @@ def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = F
         for name, row in zip(names, shown, strict=True):
             one = row[at[0]]
             counts = [f"{one.rows:,}", "" if one.positives is None else f"{one.positives:,}"]
-            rows.append((*name, *counts, *[f"{one.cut_share or 0:.1%}"] * cut, *(short(row[i]) for i in at)))
+            texts = (*counts, *[f"{one.cut_share or 0:.1%}"] * cut, *(short(row[i]) for i in at))
+            rows.append(Row(name, tuple(map(Cell, texts))))
         title = f"{of} by {by}" + (f" (without {without}; --json has all)" if without else "")
-        yield rich_table(heads, rows, plain=plain, title=title)
+        yield Fitted(Table(title, tuple(heads), tuple(rows)), plain)
 
 
 def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[str, object]] = ()) -> RenderableType:
@@ -327,6 +342,7 @@ def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[s
     parts += ["", Fitted(point_table(points), plain, beside=False)] if points else []
     with_baseline = [result for result in whole if result.baseline is not None]
     parts += [*gap, differences(with_baseline, plain=plain)] if with_baseline else []
+    parts += [f"[bold]{escaped(sentence)}[/]" for sentence in slices_said(evaluation.results)]
     parts += map(escaped, (*labelled_said(whole), *sampling_notes(whole, store=store)))
     parts += map(escaped, means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
     parts += [

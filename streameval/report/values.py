@@ -421,6 +421,37 @@ def _pair_said(pair: Sequence[Scalar]) -> str:
     return f"{capital(parts[0]) if parts[0].startswith('no ') else parts[0]}{''.join(f'; {p}' for p in parts[1:])}."
 
 
+def slices_said(differences: Sequence[Scalar]) -> list[str]:
+    """A sentence for each pair of columns that has slices in which one is worse: the largest loss first.
+
+    Examples
+    --------
+    >>> from streameval.results import Scalar
+    >>> facts = {"of": "v2 − v1", "baseline": "v1", "slice": {"country": "NG"}, "verdict": "worse"}
+    >>> slices_said([Scalar("roc_auc", -0.166, ci_lower=-0.177, ci_upper=-0.154, **facts)])
+    ['v2 is worse than v1 in 1 slice: {country=NG}, ROC AUC by 0.1660 (0.1540 to 0.1770).']
+    """
+    pairs: dict[tuple[str, str], list[Scalar]] = {}
+    for one in differences:
+        if one.slice and one.verdict == "worse" and not one.from_rest:
+            pairs.setdefault(compared(one), []).append(one)
+    sentences = []
+    for (column, other), losses in pairs.items():
+        losses.sort(key=lambda loss: -abs(loss.value))
+        named = [f"{_slice(loss)}, {_size_said(loss, False)}" for loss in losses[:_SAID]]
+        left = len(losses) - _SAID
+        listed = "; ".join([*named, *[f"{left} more"] * (left > 0)])
+        slices = len({slice_name(loss.slice) for loss in losses})
+        sentences.append(f"{column} is worse than {other} in {plural(slices, 'slice')}: {listed}.")
+    return sentences
+
+
+def worst_first(differences: Iterable[Scalar]) -> list[Scalar]:
+    """Differences with the verdict ``worse`` first, then those that are not shown; in each the largest first."""
+    order = {"worse": 0, "better": 2}
+    return sorted(differences, key=lambda one: (order.get(one.verdict or "", 1), -abs(one.value)))
+
+
 def _size_said(one: Scalar, whole: bool) -> str:
     """The metric and the size of a difference, with its interval; `whole` adds level and units."""
     size = digits((abs(one.value), 0.0))

@@ -468,7 +468,14 @@ def _commit(
     first = next(iter(errors.values()))
     if len(errors) == 1:
         raise type(first)(f"{first}{rest}") from first
-    listed = "; ".join(f"[{i}] {name}: {error}" for i, (name, error) in enumerate(errors.items(), 1))
+    alike: dict[str, list[tuple[str, DataError]]] = {}
+    for name, error in errors.items():
+        reason = str(error).partition(f"{name}/")[2].partition(": ")[2]  # without the file
+        alike.setdefault(reason or str(error), []).append((name, error))
+    listed = "; ".join(
+        f"[{i}] {some[0][0]}{f' and {len(some) - 1} more' if some[1:] else ''}: {some[0][1]}"
+        for i, some in enumerate(alike.values(), 1)
+    )
     raise DataError(f"{plural(len(errors), 'partition')} cannot be folded{rest}: {listed}") from first
 
 
