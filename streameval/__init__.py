@@ -45,7 +45,9 @@ _NAMES = {
     "streameval.results": "Bins Curve Distribution Reliability Scalar",
     "streameval.simulation": "Simulation simulate",
     "streameval.states.scores.quantile_sketch": "QuantileSketch",
+    "streameval.evaluation.drift": "Drift",
     "streameval.store": "Store",
+    "streameval.store.store": "drift",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -38,6 +38,7 @@ from streameval.evaluation.churn import churn as churn
 from streameval.evaluation.comparison import compare as compare
 from streameval.evaluation.costs.attributed import Attribution as Attribution
 from streameval.evaluation.costs.attribution import attribute as attribute
+from streameval.evaluation.drift import Drift as Drift
 from streameval.evaluation.quantile_sketch import quantile_sketch as quantile_sketch
 from streameval.evaluation.result import Evaluation as Evaluation
 from streameval.metrics.contingency.arithmetic import geometric_mean as geometric_mean
@@ -66,3 +67,4 @@ from streameval.simulation import Simulation as Simulation
 from streameval.simulation import simulate as simulate
 from streameval.states.scores.quantile_sketch import QuantileSketch as QuantileSketch
 from streameval.store import Store as Store
+from streameval.store.store import drift as drift

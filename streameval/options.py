@@ -212,6 +212,12 @@ OPTIONS = (
            help="Column of the sampling unit, such as the campaign: adds an interval of the share of rows kept."),
     Option("ci", LEVEL, None, ("churn",), "value", metavar="[LEVEL]", bare=0.95,
            help="Level of this interval; --unit implies 0.95."),
+    # drift
+    Option("score", COLUMN, None, ("drift",), "value", "Score column.", required=True),
+    Option("against", ANY, None, ("drift",), "value", metavar="FROM..TO", required=True,
+           help="Dates of the nights to compare with, such as 2026-01-01..2026-01-07; one date stands for that night."),
+    Option("since", ANY, None, ("drift",), "value", "Only nights from this date on.", metavar="DATE"),
+    Option("until", ANY, None, ("drift",), "value", "Only nights up to the end of this date.", metavar="DATE"),
     # quantile_sketch
     Option("column", NAMES, None, ("sketch",), "state", "Column of numbers; repeat for several.", required=True),
     Option("compression", whole_number("a whole number of at least 1", 1), 1000, ("sketch",), "state",
@@ -367,12 +373,12 @@ OPTIONS = (
     Option("allow_incomplete", FLAG, False, ("check",), "nothing", "Pass nights from which files were left out."),
     Option("columns", NAMES, None, ("remove",), "nothing", flag="column", metavar="NAME",
            help="Column to remove, with everything computed from it; repeat for several."),
-    Option("storage_options", NAMES, None, _STORE, "nothing", flag="storage", metavar="KEY=VALUE",
+    Option("storage_options", NAMES, None, (*_STORE, "drift"), "nothing", flag="storage", metavar="KEY=VALUE",
            help="Option of the S3 storage of STORE, such as AWS_ENDPOINT_URL=…; options for DATA go into its URI."),
     # how to run
-    Option("memory", ANY, None, (*_RUN, "churn"), "nothing",
+    Option("memory", ANY, None, (*_RUN, "churn", "drift"), "nothing",
            "Memory limit, such as 2GiB; on a cluster, for each worker. [default: a quarter of memory]"),
-    Option("spill", DIRECTORY, None, (*_RUN, "churn"), "nothing",
+    Option("spill", DIRECTORY, None, (*_RUN, "churn", "drift"), "nothing",
            "Directory for states that exceed --memory. [default: $TMPDIR or /var/tmp]", metavar="DIRECTORY"),
     Option("on_error", choice("raise", "skip"), "raise", (*_EVALUATE, "attribute"), "state",
            "What to do with files that cannot be read."),
@@ -386,7 +392,7 @@ OPTIONS = (
            "What to do with files that cannot be read: fail their night, or leave them out and mark the night "
            "incomplete. Refused values, such as nulls without a policy, always fail the night."),
     Option("threads", whole_number("a whole number of at least 1", 1), None,
-           (*_RUN, "sketch", "simulate", "churn"), "nothing",
+           (*_RUN, "sketch", "simulate", "churn", "drift"), "nothing",
            "Threads on this machine. [default: one per processor]"),
     Option("client", ANY, None, _CLUSTER,
            "nothing", "Run on the workers of this Dask scheduler, tcp://host:8786.", flag="scheduler",

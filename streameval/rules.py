@@ -11,9 +11,10 @@ A rule is a line of text::
     missing == 0                         days without a night, up to the newest
     aul drop <= 0.01 or undecided        passes if there are fewer than 3 nights to compare with
 
-The usual value is the median of the last 7 earlier nights that are complete and did not fail the same rule, so that a
-bad week does not become the norm. With fewer than 3 such nights the rule is undecided. A null value fails. A value that
-is known only up to bounds is judged at its worse end, and so is the usual value: a pass is certain.
+The usual value is the median of the last 7 earlier nights that are complete and passed the same rule, or failed it at
+least ten nights ago: a bad week does not become the norm, a lasting change does. An accepted failure begins a new norm.
+With fewer than 3 such nights the rule is undecided. A null value fails. A value that is known only up to bounds is
+judged at its worse end, and so is the usual value: a pass is certain.
 
 ==================  =================================================================================
 ``rows``            rows of the night
@@ -23,6 +24,11 @@ is known only up to bounds is judged at its worse end, and so is the usual value
                     only if its files have none
 ==================  =================================================================================
 
+Drift needs no labels: distances of the scores of a night from those of its usual nights (`Store.drift`)::
+
+    drift_ks[score] <= 0.05 @95%         fails if the lower end of the interval of the largest distance is above 0.05
+    drift_w1[score] <= 0.02              also drift_psi[score], which has no interval
+
 Slices are written in braces after the column. The store must keep them, or the evaluation must have computed them::
 
     roc_auc[score_lr]{country=DE} >= 0.9                   one slice; fails if it has no value
@@ -31,18 +37,32 @@ Slices are written in braces after the column. The store must keep them, or the 
     roc_auc{length=>=80} >= 0.9                            a slice between edges; also length=0,20,80=>=80
     roc_auc{name='a, {b}'} >= 0.9                          single quotes around a value that contains , = { or }
 
-Two endings judge the sampling interval at a level::
+Endings judge the sampling interval at a level::
 
     roc_auc[v2] >= 0.97 @95%                               fails only if the whole interval is below 0.97
     roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%        fails unless the whole interval is at least −0.002
-    roc_auc[v2] drop <= 0.01 @95%                          the usual value is taken as exact
+    roc_auc[v2] drop <= 0.01 @95%                          the usual value has an error as well
+    roc_auc[v2]{country=*} >= 0.97 always @95%             may be read every night, over all slices together
+    roc_auc[v2] drop <= 0.01 always @95% each              the same for this rule alone
 
 If labels are of some rows alone, an interval says nothing of the others: the rule must admit it (`evaluate`)::
 
     roc_auc[v2] >= 0.97 of labelled proven @95%            fails unless that holds for rows like the labelled ones
 
 Without an interval the rule is undecided. At 95 %, a rule errs in 2.5 % of the nights whose true value equals its
-bound; in a month of 30 independent such nights it errs at least once with a probability of 53 %.
+bound; in a month of 30 independent such nights it errs at least once with a probability of 53 %. An ``always`` rule
+errs in any 365 nights with at most 5 %, over all its slices; all such rules that are checked together share these 5 %,
+but those that end in ``each``. It judges the means of the last 1, 7 and 28 judged nights, a drop the night alone, and
+prints how large a fall it would have shown. A pass proves nothing. Recommend a bound where a fall may last: a usual
+value forgets.
+
+==================================  ==============================================================================
+windows of an ``always`` bound      every night that the rule judged, failed ones too, since a failure was accepted
+usual value                         the last 7 earlier nights that passed, were accepted, or failed at least ten nights
+                                    ago, since a failure was accepted, that night included
+floor of standard errors            the 28 nights before, whatever their outcome
+true spread of nights (τ²)          the last 28 values, about their mean on each side of an accepted failure
+==================================  ==============================================================================
 
 A value has an interval: its bounds, or for a rule with a level its sampling interval, widened on both sides by the
 distance of the bounds from the value. One end of the interval is compared with the bound of the rule, or its distance
@@ -69,6 +89,7 @@ if TYPE_CHECKING:
 
 
 FACTS = ("rows", "positives", "nulls")  # facts of a night that need no states
+DRIFTS = ("drift_ks", "drift_w1", "drift_psi")  # of a score against its usual nights, without labels
 LIVE = ("age", "missing")  # facts of the store at the time of the check
 _UNITS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
 _METRIC = r"(?:(?!>=|<=|==)[^\s\[\]{}<>])+"
@@ -98,11 +119,16 @@ _PARTS = (  # parts of a rule in order: name, pattern, description for messages
     ("unit", re.compile(r"[%mhd](?=[\s@]|$)|(?=[\s@]|$)"), "%, m, h, d or the end"),
     (
         "of_labelled",
-        re.compile(r"(of\s+labelled)\b|(?=proven\b|@|or\b)|$"),
-        "'of labelled', proven, a level such as @95%, 'or undecided' or the end",
+        re.compile(r"(of\s+labelled)\b|(?=proven\b|always\b|@|or\b)|$"),
+        "'of labelled', proven, always, a level such as @95%, 'or undecided' or the end",
     ),
-    ("proven", re.compile(r"(proven)\b|(?=@|or\b)|$"), "proven, a level such as @95%, 'or undecided' or the end"),
+    (
+        "proven",
+        re.compile(r"(proven\s+always|always\s+proven|proven|always)\b|(?=@|or\b)|$"),
+        "proven, always, a level such as @95%, 'or undecided' or the end",
+    ),
     ("level", re.compile(rf"@\s*({_NUMBER})\s*%|(?=or\b)|$"), "a level such as @95%, 'or undecided' or the end"),
+    ("each", re.compile(r"(each)\b|(?=or\b)|$"), "each, 'or undecided' or the end"),
     ("lenient", re.compile(r"(or\s+undecided)|$"), "the end, or 'or undecided'"),
 )
 
@@ -125,6 +151,8 @@ class Rule:
     slices : pairs (column, value) of the slices to judge, ``*`` for every value; empty for all rows
     proven : whether the whole interval must be on the right side; otherwise one end is enough
     of_labelled : whether the rule admits that labels are of some rows alone
+    always : whether the level holds for a year of nights and all slices
+    each : whether an `always` rule has its whole level; otherwise all of a file share it
 
     Examples
     --------
@@ -150,6 +178,8 @@ class Rule:
     proven: bool = False
     slices: tuple[tuple[str, str], ...] = ()
     of_labelled: bool = False
+    always: bool = False
+    each: bool = False
 
     @classmethod
     def read(cls, text: str, name: str = "") -> Rule:
@@ -174,9 +204,11 @@ class Rule:
             bool(parts["lenient"]),
             parts["than"] or None,
             float(f"{float(parts['level']) / 100:.12g}") if parts["level"] else None,
-            bool(parts["proven"]),
+            "proven" in parts["proven"],
             _slices(text, places["slices"], parts["slices"]),
             bool(parts["of_labelled"]),
+            "always" in parts["proven"],
+            bool(parts["each"]),
         )
         for wrong, part, why in rule._refusals(unit, parts["other"]):
             if wrong:
@@ -185,6 +217,7 @@ class Rule:
 
     def _refusals(self, unit: str, other: str) -> list[tuple[bool, str, str]]:
         """Inconsistent parts: whether the rule has them, the part to point at, and what is wrong."""
+        drift, drifts = self.metric in DRIFTS, "a drift is of a score in all rows, from its usual nights"
         metric, fact, example = self.metric, self.metric in (*FACTS, *LIVE), "such as roc_auc[v2] - roc_auc[v1]"
         unit_rule = "an age has a unit: m, h or d, such as 36h" if metric == "age" else "only an age has a unit of time"
         no_share = f"{metric} has no share; % belongs to drop, rise, change, nulls, positives"
@@ -205,7 +238,16 @@ class Rule:
             (differs and None in (self.of, self.than), unnamed, f"a difference names both columns, {example}"),
             (differs and self.of == self.than, "than", f"a difference is of two columns, {example}"),
             (differs and how, "how", "a difference has no usual value; compare it with a bound"),
+            (drift and how, "how", drifts),
+            (drift and sliced, "slices", drifts),
+            (drift and ">" in self.sign, "sign", "a drift is bounded from above: <= or <"),
+            (drift and (self.always or self.proven), "proven", "the level of a drift is that of one night: @95%"),
+            (metric == "drift_psi" and level, "level", "drift_psi has no sampling interval; leave out the level"),
+            (drift and level and self.level != 0.95, "level", "the level of a drift is @95%"),
+            (self.proven and self.always, "proven", "a pass every night is another error: leave out proven or always"),
             (self.proven and not level, "level", "proven needs a level, such as proven @95%"),
+            (self.always and not level, "level", "always needs a level, such as always @95%"),
+            (self.each and not self.always, "each", "each belongs to always: always @95% each"),
             (
                 level and not 0.5 <= (self.level or 0) < 1,
                 "level",
@@ -215,7 +257,11 @@ class Rule:
             (level and self.sign == "==", "sign", "an interval is held against a bound by >=, >, <= or <"),
             (sliced and fact, "slices", f"{metric} is of the night, not of a slice"),
             (sliced and self.than is not None, "slices", "a difference of columns is of all rows"),
-            (sliced and level, "level", "slices are judged by their values; leave out the level"),
+            (
+                sliced and level and not self.always,
+                "level",
+                "slices are judged by their values, or together for a year: always @95%, or leave out the level",
+            ),
         ]
 
     def judges(self, named: Mapping[str, object]) -> bool:
@@ -263,7 +309,7 @@ class Rule:
     @property
     def labelled(self) -> bool:
         """Whether the rule depends on labels, which may arrive late."""
-        return self.metric not in ("rows", "nulls", *LIVE)
+        return self.metric not in ("rows", "nulls", *LIVE, *DRIFTS)
 
     def told(self, value: float) -> str:
         """Format a judged value in the unit of the bound.
@@ -367,7 +413,7 @@ def named_rules(given: str | Iterable[str] | dict[str, str]) -> list[Rule]:
 BASELINE = 7  # the usual value is the median of at most this number of nights
 ENOUGH = 3  # least number of earlier nights
 ESTIMATED = ("(an estimate)", "(the worse end of its interval)")  # endings of a reason if the value is not exact
-_SIGNS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, ">": operator.gt, "<": operator.lt}
+SIGNS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, ">": operator.gt, "<": operator.lt}
 
 
 def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Judgement:
@@ -389,24 +435,24 @@ def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Judgemen
     >>> verdict.outcome, verdict.value, verdict.usual, verdict.reason
     ('failed', 0.5, 0.75, '0.25 below the usual 0.75 (3 nights)')
     """
-    low, high = ends = _ends(result)
+    low, high = ends = bounds_of(result)
     if math.isnan(low) or math.isnan(high):
         return _judgement(rule, "failed", math.nan, f"{rule.metric} is null: {result.reason or 'undefined'}")
     if rule.level is not None:
         if result.ci_lower is None or result.ci_upper is None:
-            return _undecided(rule, result.value, 0, f"no interval: {result.ci_reason or 'none was computed'}")
+            return undecided(rule, result.value, 0, f"no interval: {result.ci_reason or 'none was computed'}")
         ends = result.ci_lower - (result.value - low), result.ci_upper + (high - result.value)
     if not rule.how:
         judged = ends[0] if (">" in rule.sign) == rule.strict else ends[1]
-        passed = _SIGNS[rule.sign](judged, rule.bound) and (rule.sign != "==" or ends[0] == ends[1])
+        passed = SIGNS[rule.sign](judged, rule.bound) and (rule.sign != "==" or ends[0] == ends[1])
         value = judged if rule.level is None else result.value
         return _judgement(rule, "passed" if passed else "failed", value, _with_interval(rule, ends, result))
-    usual = [ends for ends in map(_ends, before) if not math.isnan(ends[0])]
+    usual = [ends for ends in map(bounds_of, before) if not math.isnan(ends[0])]
     if len(usual) < ENOUGH:
         worse = result.value if rule.level is not None else low if rule.how == "drop" else high
         why = f"{plural(len(usual), 'night')} to compare with, {ENOUGH} are needed"
-        return _undecided(rule, worse, len(usual), why)
-    judgement = _judge_change(rule, ends, usual, result.value)
+        return undecided(rule, worse, len(usual), why)
+    judgement = _judge_change(rule, ends, usual)
     return replace(judgement, reason=_with_interval(rule, ends, result, judgement.reason))
 
 
@@ -439,20 +485,32 @@ def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequenc
     judgements = {
         name: judge(rule, one, [night[name] for night in earlier if name in night]) for name, one in defined.items()
     }
+    return combine_slices(rule, judgements, len(matching))
+
+
+def combine_slices(rule: Rule, judgements: Mapping[str, Judgement], present: int) -> Judgement:
+    """One judgement for all slices of a night: the worst of the worst outcome, and how many share it.
+
+    Parameters
+    ----------
+    rule : the rule
+    judgements : that of each slice with a value, by name; at least one
+    present : number of slices, with those without a value
+    """
     badness = {name: _badness(rule, one) for name, one in judgements.items()}
-    present = {one.outcome for one in judgements.values()}
-    outcome = next(word for word in ("failed", "undecided", "passed") if word in present)
+    outcomes = {one.outcome for one in judgements.values()}
+    outcome = next(word for word in ("failed", "undecided", "passed") if word in outcomes)
     names = [name for name, one in judgements.items() if one.outcome == outcome]
     worst = max(names, key=badness.__getitem__)
-    if len(matching) == 1:
+    if present == 1:
         return judgements[worst]
     if outcome == "passed":
-        left = len(matching) - len(defined)
+        left = present - len(judgements)
         without = f"; {plural(left, 'slice')} without a value" if left else ""
-        reason = f"the worst of {plural(len(defined), 'slice')}: {worst}{without}"
+        reason = f"the worst of {plural(len(judgements), 'slice')}: {worst}{without}"
     else:
         listed = [f"{name} {digits(judgements[name].value)}" for name in sorted(names, key=lambda name: -badness[name])]
-        reason = f"{len(names)} of {plural(len(defined), 'slice')}: {few(listed)}"
+        reason = f"{len(names)} of {plural(len(judgements), 'slice')}: {few(listed)}"
         reason = f"undecided: {reason}" if outcome == "undecided" else reason
     return replace(judgements[worst], reason=reason)
 
@@ -483,7 +541,7 @@ def difference(one: Scalar, other: Scalar) -> Scalar:
     >>> less.value, less.lower, less.upper
     (0.25, 0.125, 0.5)
     """
-    (low, high), (other_low, other_high) = _ends(one), _ends(other)
+    (low, high), (other_low, other_high) = bounds_of(one), bounds_of(other)
     value = Scalar.between(one.metric, one.value - other.value, low - other_high, high - other_low)
     missing = next((side for side in (one, other) if math.isnan(side.value)), None)
     reason = None if missing is None else f"{missing.metric} of {missing.of}: {missing.reason or 'undefined'}"
@@ -497,11 +555,12 @@ def _judgement(
     return Judgement(rule.name, rule.text, outcome, value, reason, usual=usual, nights=nights)
 
 
-def _undecided(rule: Rule, value: float, nights: int, why: str) -> Judgement:
+def undecided(rule: Rule, value: float, nights: int, why: str) -> Judgement:
+    """The judgement of a rule that cannot be judged; it passes if the rule ends in ``or undecided``."""
     return _judgement(rule, "passed" if rule.lenient else "undecided", value, f"undecided: {why}", nights=nights)
 
 
-def _ends(result: Scalar) -> tuple[float, float]:
+def bounds_of(result: Scalar) -> tuple[float, float]:
     """The bounds of a value; for an estimate without bounds, the value itself."""
     lower, upper = (result.value if math.isnan(end) else end for end in (result.lower, result.upper))
     return lower, upper
@@ -517,19 +576,38 @@ def _with_interval(rule: Rule, ends: tuple[float, float], result: Scalar, reason
     return ", ".join(filter(None, (f"{interval} {unit}".strip(), reason)))
 
 
-def _judge_change(
-    rule: Rule, ends: tuple[float, float], known: Sequence[tuple[float, float]], value: float
-) -> Judgement:
-    """Judge the distance from the usual value."""
-    low, high = ends
-    usual_low, usual_high = (median(ends[side] for ends in known) for side in (0, 1))
-    fall = usual_high - low if rule.strict else usual_low - high
-    climb = high - usual_low if rule.strict else low - usual_high
-    sides = [(fall, usual_high, low)] * (rule.how != "rise") + [(climb, usual_low, high)] * (rule.how != "drop")
-    moved, usual, worse = max(sides, key=lambda side: side[0])
+def _judge_change(rule: Rule, ends: tuple[float, float], earlier: Sequence[tuple[float, float]]) -> Judgement:
+    """Judge the distance from the usual value at its worse end."""
+    moved, usual, worse = farthest(rule, ends, earlier, strict=True)
     distance = (moved / abs(usual) if usual else 0.0 if moved <= 0 else math.inf) if rule.share else moved
-    outcome = "passed" if _SIGNS[rule.sign](distance, rule.bound) else "failed"
-    shown = worse if rule.level is None else value
-    side = "below" if shown < usual else "above"
-    reason = f"{digits(abs(shown - usual))} {side} the usual {digits(usual)} ({plural(len(known), 'night')})"
-    return _judgement(rule, outcome, shown, reason, usual, len(known))
+    outcome = "passed" if SIGNS[rule.sign](distance, rule.bound) else "failed"
+    return _judgement(rule, outcome, worse, from_usual(worse, usual, len(earlier)), usual, len(earlier))
+
+
+def farthest(
+    rule: Rule, ends: tuple[float, float], earlier: Sequence[tuple[float, float]], *, strict: bool
+) -> tuple[float, float, float]:
+    """The distance from the usual value in the direction of a rule, that value, and the value of the night.
+
+    Parameters
+    ----------
+    rule : Rule
+    ends : bounds of the night's value
+    earlier : those of the nights behind the usual value
+    strict : whether bounds count at their worse ends, otherwise at their better ones
+    """
+    low, high = ends
+    usual_low, usual_high = (median(ends[side] for ends in earlier) for side in (0, 1))
+    down, up = ((usual_high, low), (usual_low, high)) if strict else ((usual_low, high), (usual_high, low))
+    sides = [(down[0] - down[1], *down)] * (rule.how != "rise") + [(up[1] - up[0], *up)] * (rule.how != "drop")
+    return max(sides, key=lambda side: side[0])
+
+
+def from_usual(value: float, usual: float, nights: int) -> str:
+    """How far a value lies from the usual one, in words.
+
+    >>> from_usual(0.5, 0.75, 3)
+    '0.25 below the usual 0.75 (3 nights)'
+    """
+    side = "below" if value < usual else "above"
+    return f"{digits(abs(value - usual))} {side} the usual {digits(usual)} ({plural(nights, 'night')})"

@@ -183,6 +183,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "check": Store.check,
     "info": Store.info,
     "diagnose": Store.diagnose,
+    "drift": Store.drift,
     "sketch": quantile_sketch,
     "attribute": attribute,
     "churn": churn,

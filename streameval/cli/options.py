@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Command = Callable[..., Any]
 
-_DATA = ("evaluate", "attribute", "sketch", "churn", "metrics", "show", "info", "history", "check", "diagnose")
+_DATA = ("evaluate", "attribute", "sketch", "churn", "drift", "metrics", "show", "info", "history", "check", "diagnose")
 _ALL = (
     "evaluate",
     "attribute",
@@ -37,6 +37,7 @@ _ALL = (
     "vacuum",
     "sketch",
     "churn",
+    "drift",
 )
 
 SELECTION = ("partition", "since", "until", "last", "as_of")  # which nights of a store
@@ -80,7 +81,7 @@ SHOWN = (
            help="Write everything to a .json, .csv, .parquet or .html file; repeat for several. "
            "The .html file is one self-contained page. In CSV, ' precedes texts that begin like a formula. "
            ".prom is the Prometheus text format; .openlineage.json has the outcomes of rules."),
-    Option("out", NAMES, (), ("sketch", "churn", "info", "diagnose"), "nothing", metavar="FILE",
+    Option("out", NAMES, (), ("sketch", "churn", "drift", "info", "diagnose"), "nothing", metavar="FILE",
            help="Write everything to a .json, .csv or .parquet file; repeat for several. "
            "In CSV, ' precedes texts that begin like a formula."),
     Option("out", NAMES, (), ("attribute",), "nothing", metavar="DIR|FILE",

@@ -313,13 +313,18 @@ def check(
 
     'metric[column] >= x' (or >, <=, <) bounds a metric. 'metric[column] drop <= x' (or rise, change; x or x%) bounds
     how far a night may lie from the median of the last 7 good nights. Other rules bound rows, positives,
-    nulls[column], age and missing nights. A rule that ends in '@95%' fails only if its whole sampling interval lies
-    on the wrong side; one that ends in 'proven @95%' fails unless the whole interval lies on the right side. Without
-    an interval, such a rule is undecided.
+    nulls[column], age and missing nights. '{country=*}' after the column judges every slice.
 
     Slices stand in braces: 'roc_auc[score]{country=NG} >= 0.9', or {country=*} for each. 'a[x] - a[y] >= -0.01'
     compares two columns. A rule that ends in 'or undecided' passes where it cannot be judged, as in a new store.
 
+    A rule that ends in '@95%' fails only if its whole sampling interval lies on the wrong side; one that ends in
+    'proven @95%' fails unless the whole interval lies on the right side. Without an interval, such a rule is
+    undecided. One that ends in 'always @95%' may be read every night: with a probability of at most 5 %, it fails in
+    a year in which no night was truly beyond its bound, over all slices and all such rules ('always @95% each': this
+    rule alone). It judges the means of the last 1, 7 and 28 nights; a pass prints what it would have shown.
+
+    The usual value takes nights that passed, were accepted, or failed ten nights ago; --accept begins it anew.
     A night that failed keeps failing until it is replaced, removed or accepted.
 
     Exit status: 0 all rules pass; 1 the store or the run is at fault; 2 usage; 3 a rule failed or is undecided.
@@ -342,7 +347,7 @@ def check(
         outcome.save(path)
     nights = asked.get("partition", ())
     lines = _aligned([_row(one, with_night=len(nights) != 1) for one in outcome.judgements])
-    shown = [*lines, *_closing(store, outcome, nights)]
+    shown = [*lines, *outcome.notes, *_closing(store, outcome, nights)]
     to.deliver(lambda: as_json(outcome.to_dict()), lambda: "\n".join(map(visible, shown)))
     failures = [line for line, one in zip(lines, outcome.judgements, strict=False) if not one.passed]
     leave(outcome.passed, failures, to)
@@ -500,4 +505,25 @@ def _interval(fact: Finding) -> str:
     return "" if low is None or high is None else f"[{digits(low, 4)}, {digits(high, 4)}]"
 
 
-GATES = (check, diagnose)
+@click.command()
+@_STORE
+@options("drift")
+def drift(store: str, **asked: Any) -> None:
+    """Compare the scores of nights of STORE with those of other nights, without labels.
+
+    ks is the largest difference of the distribution functions, w1 the area between them in units of the score, psi the
+    population stability index over ten bins of the nights --against. If the store keeps a unit, ks and w1 have a
+    p-value and a lower end at 95 %, and psi the value that it has without drift.
+    """
+    to = Output.take(asked, PLAIN)
+    result = opened_store(store, asked).drift(**asked)
+    facts = result.to_dict()
+    lines = [
+        (name.replace("_", " "), value if isinstance(value, str) else digits(value))
+        for name, value in facts.items()
+        if name != "streameval" and value is not None
+    ]
+    to.deliver_rows(facts, lambda: [facts], lambda: table(["fact", "value"], lines, ["value"]))
+
+
+GATES = (check, diagnose, drift)

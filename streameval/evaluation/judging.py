@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.results import Scalar
-from streameval.rules import FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
+from streameval.rules import DRIFTS, FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
 from streameval.scan.derived import slicing
 from streameval.wording import canonical, few
 
@@ -40,8 +40,9 @@ def rules_of_data(given: Rules) -> list[Rule]:
     """
     rules = named_rules(given)
     for rule in rules:
-        if rule.how or rule.metric in LIVE or rule.metric == "nulls":
-            what = "compares nights" if rule.how else f"speaks of {rule.metric}, which nights have"
+        if rule.how or rule.always or rule.metric in (*LIVE, *DRIFTS, "nulls"):
+            compares = rule.how or rule.always or rule.metric in DRIFTS
+            what = "compares nights" if compares else f"speaks of {rule.metric}, which nights have"
             raise OptionError(f"{rule.text!r} {what}: judge those of a store (streameval check)")
     return rules
 

@@ -201,21 +201,25 @@ class Estimate:
     def undefined(self) -> str | None:
         """Why there is no interval; None where there is one."""
         value, scale = self.scalar.value, SCALES[self.scale]
-        if math.isnan(value):
-            return self.scalar.reason or "the value is undefined"
-        if self.reason:
-            return self.reason
-        if few := self.shortage():
-            return few
-        if self.known is None and (self.deviations.size < 2 or np.isinf(self.replicates).any()):
+        if reason := self._given_reason or self.shortage() or self.unsound:
+            return reason
+        return None if scale.low < value < scale.high else at_end(value)
+
+    @property
+    def _given_reason(self) -> str | None:
+        """Why there is no value, or no interval, if that is known beforehand."""
+        return self.scalar.reason or "the value is undefined" if math.isnan(self.scalar.value) else self.reason
+
+    @property
+    def unsound(self) -> str | None:
+        """Why the replicates give no standard error, however many units there are; None where they do."""
+        if self._given_reason or self.known is not None:
+            return self._given_reason
+        if self.deviations.size < 2 or np.isinf(self.replicates).any():
             return "a replicate is undefined"
-        if self.known is None and self._off > _OFF * self.stderr:
+        if self._off > _OFF * self.stderr:
             return TOO_COARSE
-        if self.known is None and self.inexactness > _INEXACT:
-            return _TOO_ROUGH
-        if not scale.low < value < scale.high:
-            return at_end(value)
-        return None
+        return _TOO_ROUGH if self.inexactness > _INEXACT else None
 
     def shortage(self, side: str = "") -> str | None:
         """That there are too few effective units for an interval, of a side of a difference; None if there are not."""

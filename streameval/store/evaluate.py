@@ -141,7 +141,7 @@ def evaluate(
             nightly.keep(key, nights.entries, result)
     results = [*result.results]
     if against not in (None, REST):
-        before = context.evaluate(nights.of(*_span(snapshot, str(against))), engine, request)
+        before = context.evaluate(nights.of(*span_of(snapshot, str(against))), engine, request)
         results = [*with_comparison(before, result, (str(against), "these nights"))]
     if groups:
         rows = nightly.grouped([group for _, group in groups], options)
@@ -185,7 +185,7 @@ def _restore_evaluation(results: Recalled, request: Request, nights: Nights, eng
     )
 
 
-def _span(snapshot: Snapshot, against: str) -> list[Entry]:
+def span_of(snapshot: Snapshot, against: str) -> list[Entry]:
     """The nights of a span of dates, ``FROM..TO``.
 
     Raises

@@ -14,7 +14,7 @@ from streameval.options import honoured, refuse
 from streameval.store.attribution import ATTRIBUTED, attribute, costs
 from streameval.store.changing import Changing, several
 from streameval.store.context import StoreContext
-from streameval.store.evaluate import evaluate, store_source
+from streameval.store.evaluate import evaluate, span_of, store_source
 from streameval.store.files.location import Location
 from streameval.store.info import Info, info, plan
 from streameval.store.nights.diagnosis import (
@@ -25,8 +25,10 @@ from streameval.store.nights.diagnosis import (
     unusual_facts,
     usual_nights,
 )
+from streameval.store.nights.drift import drift_of
 from streameval.store.nights.gate import Gate, accept, store_rules
 from streameval.store.nights.history import Histories, History, Point
+from streameval.store.nights.merge import Nights
 from streameval.store.nights.partitions import select_entries
 from streameval.store.nights.slices import slice_facts, slice_histories, stored_slicing
 from streameval.store.vacuum import parse_seconds
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from streameval.evaluation.costs.attributed import Attribution
+    from streameval.evaluation.drift import Drift
     from streameval.evaluation.result import Evaluation
     from streameval.results import Judgement, Scalar
     from streameval.store.files.entries import Entry
@@ -425,6 +428,7 @@ class Store(Changing):
         result = gate.check(parsed, named, first, again=again, allow_incomplete=allow_incomplete)
         log.write()
         nightly.write()
+        gate.replicates.write(entries)
         options = {"rules": tuple(rule.text for rule in parsed), "partition": tuple(named), "since": since}
         source = store_source("check", self._context.location.name, result.nights, {}, options, options)
         failing = [snapshot.entries[name] for name in result.failing if name in snapshot.entries]
@@ -434,10 +438,47 @@ class Store(Changing):
             odd = unusual_facts(failing[-1], usual, configuration.readable)
         return replace(result, source=source, odd=odd)
 
+    def drift(
+        self,
+        score: str,
+        *,
+        against: str,
+        since: str | date | None = None,
+        until: str | date | None = None,
+    ) -> Drift:
+        """How far the scores of some nights are from those of others, without labels.
+
+        Parameters
+        ----------
+        score : str
+            A score column of the store.
+        against : str
+            The nights to compare with: a span of dates such as ``"2026-01-01..2026-01-07"``, or one date.
+        since, until : str or date, optional
+            First and last date of the nights, both included; all nights by default.
+
+        Returns
+        -------
+        Drift
+            The distances `ks`, `w1` and `psi` are exact. `ks_p`, `w1_p` and the lower ends need blocks of units.
+
+        Raises
+        ------
+        OptionError
+            If the store does not keep the exact scores of the column.
+        DataError
+            If a side has no scores.
+        """
+        snapshot, configuration = self._context.begun()
+        sides = [select_entries(snapshot.entries, since=since, until=until)]
+        sides.append(span_of(snapshot, against if ".." in against else f"{against}..{against}"))
+        nights, other = (Nights(entries, configuration, self._context.compaction) for entries in sides)
+        return drift_of(nights, other, self._context.engine(), score)
+
     def accept(self, partition: str | Sequence[str], reason: str, rule: str | Sequence[str] = ()) -> list[Judgement]:
         """Accept failures of nights that checks have recorded; later failures are not accepted.
 
-        Accepted nights pass, and do not count towards the usual values of the rules that they failed.
+        Accepted nights pass. With an accepted failure the usual value of the rule begins anew, and so do its windows.
 
         Parameters
         ----------
@@ -502,6 +543,44 @@ class Store(Changing):
             rose = costs(context, configuration, entry, usual) if entry.rows and usual else ()
             diagnoses.append(diagnose_night(entry, night, others, log.closing(entry), rose))
         return tuple(diagnoses)
+
+
+def drift(
+    store: str | os.PathLike[str],
+    *,
+    score: str,
+    against: str,
+    since: str | date | None = None,
+    until: str | date | None = None,
+) -> Drift:
+    """How far the scores of some nights of a store are from those of others, without labels.
+
+    Parameters
+    ----------
+    store : path or URI
+        Directory of the store.
+    score, against, since, until
+        As `Store.drift`.
+
+    Returns
+    -------
+    Drift
+
+    Raises
+    ------
+    StoreError
+        If there is no store.
+
+    Examples
+    --------
+    >>> from streameval.errors import StoreError
+    >>> try:
+    ...     drift("no such store", score="s", against="2026-01-01")
+    ... except StoreError as error:
+    ...     print(error)
+    no such store: there is no store; create it with update
+    """
+    return Store(store).drift(score, against=against, since=since, until=until)
 
 
 def _facts(context: StoreContext, nightly: MetricSeries, entry: Entry) -> NightFacts:

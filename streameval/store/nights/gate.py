@@ -25,7 +25,7 @@ from datetime import UTC, datetime, time, timedelta
 from difflib import get_close_matches
 from functools import cached_property, partial
 from itertools import islice, pairwise
-from math import nan
+from math import inf, nan
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,17 +33,32 @@ import pyarrow as pa
 from streameval.errors import DataError, OptionError, StoreError
 from streameval.evaluation.families import FAMILIES
 from streameval.results import Judgement, Scalar, Source
-from streameval.rules import BASELINE, FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
+from streameval.rules import (
+    BASELINE,
+    DRIFTS,
+    ENOUGH,
+    FACTS,
+    LIVE,
+    Rule,
+    difference,
+    judge,
+    judge_slices,
+    named_rules,
+    undecided,
+)
 from streameval.saving import LINEAGE, Saved
 from streameval.store.files.delta import RowTable, data_files
 from streameval.store.files.entries import fact
 from streameval.store.files.published import PublishedFiles
+from streameval.store.nights.drift import drift_of, score_request
 from streameval.store.nights.partitions import day_of, is_between, span, suggest_names
+from streameval.store.nights.replicates import NIGHTS, ReplicateCache
 from streameval.store.nights.results import key_of
+from streameval.store.nights.windows import RuleNights, judge_usual, judge_year
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from deltalake import DeltaTable
 
@@ -193,7 +208,7 @@ def _live(one: Judgement) -> bool:
 
 
 RECENT = 90  # number of nights shown on a page
-_UNDATED = ", and age, missing and --mature need one"
+_UNDATED = ", and age, missing, always and --mature need one"
 
 
 @dataclass(frozen=True)
@@ -209,6 +224,7 @@ class Check(Saved):
     judged : number of judgements made now
     passed : whether no judgement keeps the gate closed
     odd : other unusual facts of the newest failing night, in words
+    notes : the error of rules that are read every night, in words
     recent : the known judgements of the last `RECENT` nights
     source : where the judgements come from
     """
@@ -218,6 +234,7 @@ class Check(Saved):
     judgements: tuple[Judgement, ...]
     judged: int
     odd: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     recent: tuple[Judgement, ...] = field(default=(), repr=False, compare=False)
     source: Source = field(default_factory=Source, repr=False, compare=False)
 
@@ -234,7 +251,8 @@ class Check(Saved):
     def to_dict(self) -> dict[str, object]:
         """Plain values."""
         facts = {"partition": self.partition, "passed": self.passed, "failing": list(self.failing)}
-        return facts | {"rules": [one.to_dict() for one in self.judgements], "odd": list(self.odd)}
+        notes = {"notes": list(self.notes)} if self.notes else {}
+        return {**facts, "rules": [one.to_dict() for one in self.judgements], "odd": list(self.odd), **notes}
 
     def to_arrow(self) -> pa.Table:
         """A table with one row per judgement."""
@@ -298,7 +316,9 @@ class Gate:
         self.log = log
         self.mature = mature
         self.now = now
-        self._judged = 0
+        self._judged_now = 0
+        self.replicates = ReplicateCache(nightly.cache.location.child("replicates"), nightly)
+        self.sharing = 0  # rules that share the error of a year
         self._columns: dict[str, list[tuple[str, str]]] = {}
         self._digests = {entry.partition: digests(entry) for entry in entries}
 
@@ -310,6 +330,7 @@ class Gate:
         scope = [entry for entry in self.entries if not named or entry.partition in named]
         for rule in rules:
             self._refuse_unknown(rule)
+        self.sharing = sum(rule.always and not rule.each for rule in rules)
         shown: list[Judgement] = []
         for entry in [] if allow_incomplete else scope:
             if lost := entry.left_out:
@@ -326,12 +347,13 @@ class Gate:
             remedy = suggest_names(name, names) or f"it has {span(names)}"
             shown.append(self._failure(PRESENT, name, "", f"the store has no such night; {remedy}"))
         place = {name: i for i, name in enumerate(names)}
+        notes = self._notes(rules, shown)
         shown.sort(key=lambda one: place.get(one.partition, len(place)))
         newest = scope[-1].partition if scope else named[-1]
         lasting = [rule for rule in rules if rule.metric not in LIVE]
         recent = (self._known(rule, entry) for entry in self.entries[-RECENT:] for rule in lasting)
         judged = tuple(one for one in recent if one is not None and one.outcome != "earlier")
-        return Check(newest, len(scope), tuple(shown), self._judged, recent=judged)
+        return Check(newest, len(scope), tuple(shown), self._judged_now, recent=judged, notes=notes)
 
     def _judge_due(
         self, rule: Rule, scope: Sequence[Entry], named: Sequence[str], since: str | None, again: bool
@@ -357,7 +379,8 @@ class Gate:
                 )
                 self.log.add(replace(earlier, text=rule.text, outcome="earlier"))
         values: dict[str, Scalar] = {}
-        if due and not rule.slices:  # together, which is faster; few nights before them are needed one by one
+        alone = rule.slices or rule.always or (rule.how and rule.level is not None) or rule.metric in DRIFTS
+        if due and not alone:  # together, which is faster; few nights before them are needed one by one
             first = max(self.entries.index(due[0]) - BASELINE, 0)
             entries = self.entries[first:] if rule.how else due
             values = dict(zip((entry.partition for entry in entries), self._values(rule, entries), strict=True))
@@ -367,11 +390,34 @@ class Gate:
         closing = {name: one for name, one in judged.items() if named or not one.passed or name == last}
         return list((closing | new).values())
 
+    def _notes(self, rules: Sequence[Rule], shown: Sequence[Judgement]) -> tuple[str, ...]:
+        """The error that a year of ``always`` rules may have, and what changed in how it is shared."""
+        always = [rule for rule in rules if rule.always]
+        if not always:
+            return ()
+        alphas = [1 - (rule.level or 0) for rule in always]
+        total = sum(a / (1 if rule.each else self.sharing) for a, rule in zip(alphas, always, strict=True))
+        notes = [
+            f"{plural(len(always), 'rule')} read every night: a false alarm in a year has at most {100 * total:.3g} %"
+        ]
+        for rule in always:
+            mine = [one for one in shown if one.rule == rule.name and one.partition == self.entries[-1].partition]
+            before = self._known(rule, self.entries[-2]) if len(self.entries) > 1 else None
+            now, then = (
+                (one.reason.rpartition("; level for ")[2] for one in (*mine, before)) if mine and before else ("", "")
+            )
+            if now != then and before is not None and "; level for " in before.reason:
+                notes.append(f"{rule.name}: its level was for {then} and is for {now}")
+        return tuple(notes)
+
     def _refuse_unknown(self, rule: Rule) -> None:
         """Raise `OptionError` if a rule refers to data that the store does not have."""
         columns = self.nightly.configuration.readable
+        if rule.metric in DRIFTS:
+            score_request(self.nightly.configuration, str(rule.of))
         if rule.level is not None and not self.nightly.configuration.options["unit"]:
-            family = self.nightly.column(rule.metric, rule.of).w.family
+            metric = "roc_auc" if rule.metric in DRIFTS else rule.metric
+            family = self.nightly.column(metric, rule.of).w.family
             source = FAMILIES.get(family.replication.source_family, family)  # that of a sample is its score
             if source.replication.own_blocks:
                 raise OptionError(
@@ -392,7 +438,8 @@ class Gate:
             return [("", "")]
         if rule.name not in self._columns:
             columns = [rule.of] if rule.than is None else [rule.of, rule.than]
-            requests = [self.nightly.column(rule.metric, of).w for of in columns]
+            metric = "roc_auc" if rule.metric in DRIFTS else rule.metric  # which every score has
+            requests = [self.nightly.column(metric, of).w for of in columns]
             self._columns[rule.name] = [(w.group, w.of) for w in requests]
         return self._columns[rule.name]
 
@@ -413,22 +460,59 @@ class Gate:
             return replace(
                 self._failure(rule.name, entry.partition, digest, pending), text=rule.text, outcome="pending"
             )
-        earlier = self._earlier(rule, entry) if rule.how else iter(())
+        judgement = self._judged(rule, entry, values)
+        return self._keep(replace(judgement, partition=entry.partition, digest=digest, judged=self.now))
+
+    def _judged(self, rule: Rule, entry: Entry, values: Mapping[str, Scalar]) -> Judgement:
+        """The judgement of a night, by its values alone or by its replicates."""
+        at, nights = self.entries.index(entry), RuleNights(self.entries, partial(self._known, rule))
+        earlier = nights.usual(at) if rule.how else iter(())
+        if rule.metric in DRIFTS:
+            return self._judge_drift(rule, entry, list(islice(nights.usual(at), BASELINE)), nights.resumes)
+        if rule.always or (rule.how and rule.level is not None):
+            return self._judge_replicates(rule, at, nights)
         if rule.slices:
             before = [self.nightly.slices(other, rule) for other in islice(earlier, BASELINE)]
             judgement = judge_slices(rule, self.nightly.slices(entry, rule), before)
         else:
-            nights = (values.get(other.partition) or self._values(rule, [other])[0] for other in earlier)
-            defined = (value for value in nights if value.value == value.value)
+            some = (values.get(other.partition) or self._values(rule, [other])[0] for other in earlier)
+            defined = (value for value in some if value.value == value.value)
             judgement = judge(rule, values[entry.partition], list(islice(defined, BASELINE)))
-        return self._keep(replace(judgement, partition=entry.partition, digest=digest, judged=self.now))
+        if judgement.reason.endswith(f"{ENOUGH} are needed"):
+            judgement = replace(judgement, reason=judgement.reason + nights.resumes(at, judgement.nights))
+        return judgement
 
-    def _earlier(self, rule: Rule, entry: Entry) -> Iterator[Entry]:
-        """Complete earlier nights that did not fail the rule, latest first."""
-        for other in reversed(self.entries[: self.entries.index(entry)]):
-            known = self._known(rule, other)
-            if not other.incomplete and (known is None or known.outcome != "failed"):
-                yield other
+    def _judge_drift(
+        self, rule: Rule, entry: Entry, usual: Sequence[Entry], resumes: Callable[[int, int], str]
+    ) -> Judgement:
+        """Judge how far the scores of a night are from those of its usual nights."""
+        if len(usual) < ENOUGH:
+            why = f"{plural(len(usual), 'night')} to compare with, {ENOUGH} are needed"
+            return undecided(rule, nan, len(usual), why + resumes(self.entries.index(entry), len(usual)))
+        stored, kind = self.nightly.stored, rule.metric.removeprefix("drift_")
+        try:
+            drift = drift_of(stored.of(entry), stored.of(*usual), self.nightly.engine, str(rule.of))
+        except DataError as error:
+            return judge(rule, Scalar.undefined(rule.metric, str(error)))
+        result = replace(Scalar.certain(rule.metric, getattr(drift, kind)), ci_reason=drift.reason, unit=drift.unit)
+        if rule.level is not None and drift.reason is None:
+            result = replace(result, ci_lower=getattr(drift, f"{kind}_lower"), ci_upper=inf)
+        return replace(judge(rule, result), nights=len(usual))
+
+    def _judge_replicates(self, rule: Rule, at: int, nights: RuleNights) -> Judgement:
+        """Judge a night together with those before it, by their replicates."""
+        first = max(0, at + 1 - NIGHTS)
+        entries = self.entries[first : at + 1]
+        found = [self.replicates.of(rule, entry) for entry in entries]
+        shared = 1 if rule.each or not rule.always else max(1, self.sharing)
+        if not rule.how:
+            days = [day_of(entry.partition, _UNDATED).toordinal() for entry in entries]
+            return judge_year(rule, days, found, nights.in_windows(at)[first:], shared)
+        usual = {entry.partition for entry in nights.usual(at)}
+        behind = [entry.partition in usual for entry in entries]
+        accepted = nights.accepted(at)
+        sides = [sum(i <= place for i in accepted) for place in range(first, at + 1)]
+        return judge_usual(rule, found, behind, sides, shared, nights.resumes(at, sum(behind)))
 
     def _values(self, rule: Rule, entries: Sequence[Entry]) -> list[Scalar]:
         """The values of some nights that a rule judges."""
@@ -478,7 +562,7 @@ class Gate:
         known = self.log.find(judgement.rule, judgement.partition, judgement.digest)
         if known is None or known.to_dict() != judgement.to_dict():
             self.log.add(judgement)
-            self._judged += 1
+            self._judged_now += 1
         return judgement
 
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from streameval.engine import Engine
+    from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.result import Evaluation
     from streameval.rules import Rule
     from streameval.states.grouped.keys import By
@@ -349,6 +350,15 @@ class MetricSeries:
             compute = partial(self._difference, entry, one, pair, name)
             values += self._cached("night", key, entry, one, [name], compute)
         return values
+
+    def estimate(self, entry: Entry, metric: str, of: str | None, level: float) -> Estimated:
+        """A metric of a night with its replicates; raises `DataError` if the night has no rows or lacks the column."""
+        column = self.column(metric, of, level)
+        found = self.stored.of(entry).evaluate(self.engine, column.request, column.states)
+        for one, result in zip(found.estimates, found.results, strict=False):
+            if result.metric == canonical(metric):
+                return one
+        raise DataError(f"{entry.partition}: no {metric} of {column.w.of}")
 
     def slices(self, entry: Entry, rule: Rule) -> list[Scalar]:
         """The metric of a rule in each slice of a night, by the rule's slicing columns."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.request import Request, Resampling
     from streameval.evaluation.result import Evaluation
     from streameval.scan import Where
@@ -120,22 +121,50 @@ def evaluate_slices(
     MissingInputError
         If a night lacks the slices.
     """
+    sliced = _sliced_states(nights, engine, request, keys, resampling, only)
+    if sliced is None:
+        return []
+    slices, labels = sliced
+    results = list(slice_results(slices, {}, weighted=request.weight is not None))
+    if resampling.level is not None:
+        results, _ = sampled_slices(slices, results, resampling)
+    engine.budget.release_spares()
+    return [*as_labelled(results, labels)]
+
+
+def slice_estimates(
+    nights: Nights, engine: Engine, request: Request, key: By, only: Container[tuple[str, str]]
+) -> list[Estimated]:
+    """The results of some states in every slice, with their replicates; see `evaluate_slices`."""
+    sliced = _sliced_states(nights, engine, request, [key], request.resampling, only)
+    if sliced is None:
+        return []
+    results = list(slice_results(sliced[0], {}, weighted=request.weight is not None))
+    estimates = sampled_slices(sliced[0], results, request.resampling)[1]
+    engine.budget.release_spares()
+    return estimates
+
+
+def _sliced_states(
+    nights: Nights,
+    engine: Engine,
+    request: Request,
+    keys: Sequence[By],
+    resampling: Resampling,
+    only: Container[tuple[str, str]] | None,
+) -> tuple[SlicedStates, LabelCounts] | None:
+    """The states of slices and their labels; None if there are no rows."""
     wanted = [w for w in nights.configuration.wanted(request) if only is None or (w.group, w.of) in only]
     wanted = [w for w in wanted if divisible(w.spec)]
     if not wanted or not any(entry.rows for entry in nights.entries):
-        return []
+        return None
     labels = labels_of(nights.entries, nights.label(request))
     states: dict[StoredSpec, State] = {}
     for key in keys:
         states |= {GroupedSpec(w.spec, key): _sliced_state(nights, engine, w, key) for w in wanted}
         if resampling.level is not None:
             states |= _sliced_blocks(nights, engine, wanted, key)
-    slices = SlicedStates(engine, Slicing(tuple(keys)), states, wanted)
-    results = list(slice_results(slices, {}, weighted=request.weight is not None))
-    if resampling.level is not None:
-        results, _ = sampled_slices(slices, results, resampling)
-    engine.budget.release_spares()
-    return [*as_labelled(results, labels)]
+    return SlicedStates(engine, Slicing(tuple(keys)), states, wanted), labels
 
 
 def slice_histories(nights: Nights, engine: Engine, key: By, series: Sequence[tuple[Column, History]]) -> list[History]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from statistics import median
+from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -16,7 +20,9 @@ from processes import run
 
 from streameval import Store, evaluate
 from streameval.errors import DataError, OptionError, StoreError
+from streameval.results import Judgement
 from streameval.store.nights import gate
+from streameval.store.nights.windows import RuleNights
 
 FLOOR = "roc_auc[score_lr] >= 0.95"
 
@@ -130,7 +136,7 @@ def test_a_new_rule_judges_the_newest_night_and_what_comes_later(store, data):
 
 
 def test_the_usual_value_is_the_median_of_seven_good_nights(store, data):
-    """A failed night is left out, also an accepted one; a failing rule leaves the others their usual value."""
+    """A failed night is left out for ten nights; an accepted failure begins a new usual value, itself included."""
     rules = ["aul drop <= 5%", "roc_auc[score_lr] >= 0.999"]
     store.update(broken(NIGHTS[8], data))
     auls = [evaluate(data / name, **FEW).value("aul") for name in NIGHTS[:9]]
@@ -138,11 +144,63 @@ def test_the_usual_value_is_the_median_of_seven_good_nights(store, data):
     assert (aul.usual, aul.nights, aul.value) == (median(auls[1:8]), 7, auls[8])
     rule = "roc_auc[score_lr] drop <= 0.1"
     assert not store.check(rule).passed
-    store.accept(NIGHTS[8], "known", rule)
     store.update(land(NIGHTS[9], data))
     aucs = [evaluate(data / name, **FEW).value("roc_auc") for name in NIGHTS[1:8]]
     found = store.check(rule, NIGHTS[9]).judgements[0]
     assert (found.usual, found.nights, found.outcome) == (median(aucs), 7, "passed")
+    store.accept(NIGHTS[8], "a new model", rule)
+    store.update(land(NIGHTS[10], data))
+    found = store.check(rule, NIGHTS[10]).judgements[0]
+    assert (found.nights, found.outcome) == (2, "undecided")
+    assert found.reason.endswith("3 are needed; judging resumes on 2026-01-12 if nights are daily")
+
+
+@pytest.mark.parametrize("accepted", [(), (4,)])
+def test_which_nights_a_rule_takes(accepted):
+    """The table: failed nights are usual after ten nights and in windows at once; an accepted one begins anew."""
+    entries = [SimpleNamespace(partition=f"night={i}", incomplete=i == 9) for i in range(16)]
+    known = {i: Judgement("r", "r", "failed" if i in (4, 8, 12) else "passed", 0.0, "") for i in range(1, 15)}
+    known |= {0: Judgement("r", "r", "earlier", 0.0, "")}
+    known |= {i: replace(known[i], accepted="known") for i in accepted}
+    nights = RuleNights(entries, lambda entry: known.get(entries.index(entry)))
+    begin = 4 if accepted else 0
+    usual = [entries.index(entry) for entry in nights.usual(15)]
+    assert usual == [i for i in range(14, begin - 1, -1) if i not in (8, 9, 12)]
+    taken = nights.in_windows(15)
+    assert [i for i, one in enumerate(taken) if one] == list(range(5 if accepted else 1, 16))
+    assert nights.accepted(15) == [*accepted]
+
+
+def test_rules_that_are_read_every_night(tmp_path):
+    """A year's level, its share, windows, what would have been seen, and the cache of replicates."""
+    rng, folder = np.random.default_rng(0), tmp_path / "data"
+    for day in range(1, 31):
+        unit = rng.integers(0, 300, 600)
+        label = unit % 3 == 0
+        table = {"label": label, "s": rng.normal(label * (2.5 if day < 30 else 0.0)), "unit": unit, "c": unit % 2}
+        (folder / f"night=2026-01-{day:02}").mkdir(parents=True)
+        pq.write_table(pa.table(table), folder / f"night=2026-01-{day:02}" / "a.parquet")
+    store = Store(tmp_path / "store", threads=1)
+    store.update(folder, score="s", unit="unit", by="c")
+    rules = {"all": "roc_auc >= 0.9 always @95%", "each": "roc_auc{c=*} >= 0.9 always @95%"}
+    rules |= {"drop": "roc_auc drop <= 0.05 always @95% each", "often": "roc_auc drop <= 0.05 @95%"}
+    found = {(one.partition[-2:], one.rule): one for one in store.check(rules, since="2026-01-20").judgements}
+    assert {rule: found["30", rule].outcome for rule in rules} == dict.fromkeys(rules, "failed")
+    store.accept("night=2026-01-30", "seen")
+    assert found["30", "all"].reason.split("; ")[1] == "level for 2 rules and 1 slice"
+    assert re.fullmatch(r"0\.\d+ \[−∞, 0\.\d+\] in one night, bound 0\.9", found["30", "all"].reason.split("; ")[0])
+    assert found["30", "each"].reason.startswith("2 of 2 slices")
+    again = store.check(rules, "night=2026-01-29", again=True)
+    shown = {one.rule: one.reason for one in again.judgements}
+    assert shown["all"].startswith("would have shown a fall of 0.")
+    assert " in one night, 0." in shown["all"]
+    assert again.notes[0] == "3 rules read every night: a false alarm in a year has at most 10 %"
+    files = list((tmp_path / "store" / "history" / "replicates").glob("*.arrow"))
+    assert len(files) == 30
+    files[0].write_bytes(b"damaged")
+    assert {one.rule: one.reason for one in store.check(rules, "night=2026-01-29", again=True).judgements} == shown
+    fewer = store.check({"all": rules["all"]}, "night=2026-01-29", again=True)
+    assert fewer.judgements[0].reason.endswith("level for 1 rule and 1 slice")
 
 
 def test_too_few_nights_are_undecided_until_accepted(data, tmp_path):

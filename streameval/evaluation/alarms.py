@@ -1,0 +1,253 @@
+"""Rules that may be read every night, and the distance of a night from its usual value.
+
+*Constant spending over three windows.* Tonight is judged with its last 1, 7 and 28 nights. The value of a window is the
+mean of the nights' values; its replicates are the means of theirs, since the block of a unit depends on its id alone:
+campaigns that live for a week are accounted for. A bound is missed if the end of a one-sided interval is beyond it in a
+window, at the level α / (3 · 365 · tests). So each night spends at most α/365 over all tests, and every span of 365
+nights at most α, without a horizon, a restart or a ledger.
+
+*Floor.* A night that is good by luck also has a small standard error. The variance of a window is multiplied by
+Σ max(se², f²) / Σ se², at least 1, where f² is the median of se² · n / n_t over the 28 nights before night t, n the
+effective units. Without it, rules on a rise of AUC 0.95 raised alarms in 31 % of simulated years, with it in 0.3 %.
+
+*Usual value.* The median of k nights has about the variance c_k · se² (`MEDIAN`, for normal values), and nights differ
+truly, by τ. The distance of a night from it has the variance se² + τ² + c_k (mean se² + τ²), and the degrees of freedom
+of Welch and Satterthwaite. Units that the night shares with the usual nights would make it smaller, and are left out.
+
+False alarms and delays are simulated by ``python benchmarks/year.py --alarms``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval.metrics.estimates import SCALES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.typing import Array
+
+WINDOWS = {1: 1, 7: 5, 28: 20}  # nights of the calendar, and how many of them must be there
+YEAR = 365
+PAST = 28  # nights behind the floor and τ²
+LEAST_PAST = 7  # least number of nights behind the floor
+LEAST_UNITS = 5
+LEAST_PLAIN_UNITS = 200  # of metrics that have no scale on which their intervals are symmetric
+MEDIAN = {3: 0.449, 4: 0.298, 5: 0.287, 6: 0.215, 7: 0.2104}  # variance of the median of so many normal values
+
+
+@dataclass(frozen=True)
+class Series:
+    """A metric in some nights, the last of which is judged, for several slices.
+
+    Attributes
+    ----------
+    days : int64 array of shape (n_nights,), ascending
+    values : float64 array of shape (n_nights, n_slices); NaN where there is no value
+    replicates : float64 array of shape (n_nights, n_slices, n_blocks), values without each block; NaN for blocks
+        without rows, and for all blocks where there is no standard error
+    rows : float64 array of the same shape, rows of each block
+    """
+
+    days: Array
+    values: Array
+    replicates: Array
+    rows: Array
+
+    @property
+    def squares(self) -> Array:
+        """Squared standard errors, of shape (n_nights, n_slices); NaN where there is none."""
+        return variance(self.replicates)[0]
+
+    @property
+    def units(self) -> Array:
+        """Effective units, of shape (n_nights, n_slices)."""
+        return _units(self.rows)
+
+    def floors(self, first: int = 0) -> Array:
+        """f² of every night from number `first` on; NaN where fewer than 7 of the 28 nights before have an error."""
+        squares, units = self.squares, self.units
+        floors = np.full(squares.shape, math.nan)
+        for t in range(max(first, LEAST_PAST), len(squares)):
+            before = slice(max(0, t - PAST), t)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                ratio = np.where(units[before] == units[t], 1.0, units[before] / units[t])  # both may be infinite
+                scaled = np.sort(squares[before] * ratio, axis=0)  # NaN at the end
+            there = np.isfinite(scaled).sum(axis=0)
+            ends = np.maximum(there - 1, 0) // 2, np.minimum(there // 2, len(scaled) - 1)
+            middle = np.mean([scaled[end, np.arange(there.size)] for end in ends], axis=0)
+            floors[t] = np.where(there >= LEAST_PAST, middle, math.nan)
+        return floors
+
+
+class Window(NamedTuple):
+    """The nights of a window: float64 arrays of shape (n_slices,), NaN in slices where it cannot be judged."""
+
+    nights: Array
+    value: Array
+    stderr: Array
+    freedom: Array
+    units: Array
+
+
+def variance(replicates: Array) -> tuple[Array, Array]:
+    """The jackknife's variance over the last axis, and its degrees of freedom; NaN below two blocks.
+
+    The latter are max(1, 3(Σd²)²/Σd⁴ − 2), at most B − 1.
+    """
+    there = ~np.isnan(replicates)
+    blocks = there.sum(axis=-1)
+    filled = np.where(there, replicates, 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = filled.sum(axis=-1) / blocks
+        deviations = np.where(there, replicates - mean[..., np.newaxis], 0.0)
+        squared = np.square(deviations)
+        squares = squared.sum(axis=-1)
+        fourths = np.square(squared).sum(axis=-1)
+        freedom = np.minimum(np.maximum(1.0, 3 * squares**2 / fourths - 2), blocks - 1)
+        spread = np.where(blocks >= 2, (blocks - 1) / blocks * squares, math.nan)
+    return spread, np.where(fourths > 0, freedom, blocks - 1)
+
+
+def _units(rows: Array) -> Array:
+    """Effective units over the last axis; see `streameval.metrics.units.effective_units`."""
+    total, blocks = rows.sum(axis=-1), rows.shape[-1]
+    spread = np.square(rows - total[..., np.newaxis] / blocks).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        units: Array = total**2 * (1 - 1 / blocks) / spread
+    return np.where(total > 0, units, 0.0)
+
+
+def windows(series: Series, judged: Array, floors: Array) -> dict[int, Window]:
+    """The windows of the last night.
+
+    Parameters
+    ----------
+    series : the nights, the last of which is judged
+    judged : bool array of shape (n_nights,), the nights that windows may take, the last one among them
+    floors : see `Series.floors`
+    """
+    squares = series.squares
+    usable = judged[:, np.newaxis] & ~np.isnan(squares) & ~np.isnan(series.values)
+    there = ~np.isnan(series.replicates)
+    found = {}
+    for width, least in WINDOWS.items():
+        recent = series.days > series.days[-1] - width
+        taken = usable & recent[:, np.newaxis]
+        some = recent & taken.any(axis=1)
+        count = taken.sum(axis=0)
+        value = np.where(taken, series.values, 0.0).sum(axis=0) / np.maximum(count, 1)
+        own = np.where(there[some], series.replicates[some], series.values[some][..., np.newaxis])
+        means = np.where(taken[some][..., np.newaxis], own, 0.0).sum(axis=0) / np.maximum(count, 1)[:, np.newaxis]
+        occurs = (there[some] & taken[some][..., np.newaxis]).any(axis=0)
+        spread, freedom = variance(np.where(occurs, means, math.nan))
+        rows = np.where(taken[some][..., np.newaxis], series.rows[some], 0.0).sum(axis=0)
+        sums = [np.where(taken, each, 0.0).sum(axis=0) for each in (np.fmax(squares, floors), squares)]
+        growth = np.maximum(1.0, sums[0] / np.where(sums[1] > 0, sums[1], 1.0))
+        valid = (count >= least) & taken[-1]
+        value, stderr, freedom = (
+            np.where(valid, each, math.nan) for each in (value, np.sqrt(spread * growth), freedom)
+        )
+        found[width] = Window(count, value, stderr, freedom, _units(rows))
+    return found
+
+
+class End(NamedTuple):
+    """One end of the interval of a window of a slice, and the change from the bound that it would have shown."""
+
+    value: float
+    end: float
+    shown: float
+
+
+def level_of(alpha: float, tests: int) -> float:
+    """The level of one interval, in one of three windows, of so many tests a night.
+
+    Examples
+    --------
+    >>> round(0.05 / level_of(0.05, 2))
+    2190
+    """
+    return alpha / (len(WINDOWS) * YEAR * tests)
+
+
+def judged_end(window: Window, at: int, scale: str, level: float, bound: float, sign: int) -> End | str:
+    """The end of a slice's interval that a rule compares with its bound; a reason where the window cannot be judged.
+
+    Parameters
+    ----------
+    window : the window
+    at : number of the slice
+    scale : key of `streameval.metrics.estimates.SCALES`
+    level : one-sided level
+    bound : bound of the rule
+    sign : 1 for the upper end of values that must not be too low, −1 for the lower end
+    """
+    from scipy.special import stdtrit
+
+    value, stderr, freedom, units = (float(each[at]) for each in window[1:])
+    if math.isnan(value) or math.isnan(stderr):
+        return "too few nights"
+    least = LEAST_PLAIN_UNITS if scale == "plain" else LEAST_UNITS
+    if units < least:
+        return f"{units:.3g} effective units, {least} are needed"
+    form = SCALES[scale]
+    if not form.low < value < form.high:
+        return f"the value {value:g} is at the end of its range"
+    reach = -float(stdtrit(freedom, level)) * stderr * form.slope(value)
+    end = form.back(form.to(value) + sign * reach)
+    shown = abs(form.back(form.to(bound) - sign * reach) - bound) if form.low < bound < form.high else math.nan
+    return End(value, end, shown)
+
+
+class Distance(NamedTuple):
+    """The standard error of a distance from the usual value, with its degrees of freedom."""
+
+    stderr: float
+    freedom: float
+
+
+def distance_error(
+    square: float, freedom: float, usual: Sequence[tuple[float, float]], spread: tuple[float, int] | None
+) -> Distance:
+    """The error of a night's distance from the median of others.
+
+    Parameters
+    ----------
+    square, freedom : se² of the night, at least its floor, and the degrees of freedom of its replicates
+    usual : the same of the usual nights, at least 3
+    spread : τ² with its degrees of freedom; None if it is not known
+
+    Examples
+    --------
+    >>> error = distance_error(1.0, 100, [(1.0, 100)] * 7, None)
+    >>> round(error.stderr, 4), round(error.freedom, 1)
+    (1.1002, 145.6)
+    """
+    share = MEDIAN.get(len(usual), MEDIAN[7])
+    tau, degrees = spread or (0.0, 1)
+    mean = sum(one for one, _ in usual) / len(usual)
+    parts = [(square, freedom), (share * mean, sum(free for _, free in usual)), ((1 + share) * tau, degrees)]
+    total = sum(part for part, _ in parts)
+    if not total:
+        return Distance(0.0, 1.0)
+    return Distance(math.sqrt(total), total**2 / sum(part**2 / free for part, free in parts))
+
+
+def true_spread(values: Array, squares: Array, sides: Array) -> tuple[float, int]:
+    """τ²: the variance of nights about their mean on each side of an accepted change, less their mean se².
+
+    Parameters
+    ----------
+    values, squares, sides : arrays of shape (n_nights,); equal sides have a common mean
+    """
+    names, place = np.unique(sides, return_inverse=True)
+    means = np.bincount(place, values) / np.bincount(place)
+    degrees = max(1, values.size - names.size)
+    total = float(np.square(values - means[place]).sum()) / degrees
+    return max(0.0, total - float(squares.mean())), degrees

@@ -1,0 +1,225 @@
+"""Values of single nights with their replicates, for rules that judge several nights together.
+
+They are computed from the states of a night. A file for each night keeps those of the last `NIGHTS` nights: for each
+rule's metric and slicing a table with a row a slice and about 1 KiB for its replicates. The files are a cache, named by
+the night's fold and sealed by a hash; a damaged or missing one is computed again, and all together take at most
+`MOST_BYTES`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import fs
+
+from streameval.errors import DataError
+from streameval.evaluation.alarms import PAST, Series
+from streameval.evaluation.intervals import Estimated
+from streameval.results import Scalar, from_arrow, slice_name, to_arrow
+from streameval.scan import READ_ERRORS
+from streameval.store.nights.results import key_of
+from streameval.store.nights.slices import slice_estimates
+from streameval.wording import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.rules import Rule
+    from streameval.store.files.entries import Entry
+    from streameval.store.files.location import Location
+    from streameval.store.nights.results import MetricSeries
+    from streameval.typing import Array
+
+NIGHTS = 2 * PAST + 1  # a night, a window before it, and the floors of that window
+MOST_BYTES = 256 << 20
+_HASH = 32  # bytes of a hash
+_LEVEL = 0.95  # a level is needed to compute replicates; no interval of this level is used
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """A metric of a night in each slice, or of all rows.
+
+    Attributes
+    ----------
+    table : the values as `streameval.results.to_arrow` writes them, and further columns: `name` of the slice, empty for
+        all rows; `replicates` and `block_rows`, see `streameval.evaluation.alarms.Series`; `scale`, a key of
+        `streameval.metrics.estimates.SCALES`; and `problem`, why there are no replicates
+    """
+
+    table: pa.Table
+
+    @classmethod
+    def of(cls, results: Sequence[Estimated]) -> Replicates:
+        """Those of some results, which differ in their slices."""
+        estimates = [one.own for one in results]
+        blocks = max((one.replicates.size for one in estimates), default=1) or 1
+        replicates = np.full((len(estimates), blocks), math.nan)
+        rows = np.zeros((len(estimates), blocks), np.float32)
+        for i, one in enumerate(estimates):
+            if one.unsound is None and one.replicates.size == blocks:  # those of a grid are around the grid's value
+                replicates[i] = one.replicates + (one.scalar.value - one.around)
+                rows[i] = one.sizes.counts[one.sizes.governing[1]]
+        table = to_arrow(one.scalar for one in estimates)
+        texts = {
+            "name": [slice_name(one.scalar.slice) for one in estimates],
+            "scale": [one.scale for one in estimates],
+            "problem": [one.unsound for one in estimates],
+        }
+        for name, column in texts.items():
+            table = table.append_column(name, pa.array(column, pa.string()))
+        for name, array in (("replicates", replicates), ("block_rows", rows)):
+            table = table.append_column(name, pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), blocks))
+        return cls(table)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The name of each slice."""
+        names: list[str] = self.table["name"].to_pylist()
+        return names
+
+    @property
+    def values(self) -> Array:
+        """Values of the slices, a float64 array."""
+        values: Array = self.table["value"].fill_null(math.nan).to_numpy()
+        return values
+
+    def blocks(self, column: str) -> Array:
+        """A column with a value for each slice and block, as a float64 array of shape (n_slices, n_blocks)."""
+        lists = self.table[column].combine_chunks()
+        values: Array = lists.flatten().to_numpy().astype(np.float64)
+        return values.reshape(len(lists), lists.type.list_size)
+
+    @cached_property
+    def scalars(self) -> list[Scalar]:
+        """The values as results, with their slices; `ci_reason` says why there are no replicates."""
+        names = self.table.schema.names
+        own = names[names.index("by") + 1 : names.index("name")] if "by" in names else []
+        slices = self.table.select(own).to_pylist() if own else [None] * len(self.names)
+        more = zip(from_arrow(self.table), slices, self.table["problem"].to_pylist(), strict=True)
+        return [replace(one, slice=named, ci_reason=problem) for one, named, problem in more]
+
+
+class ReplicateCache:
+    """The replicates of a store's nights."""
+
+    def __init__(self, location: Location, nightly: MetricSeries) -> None:
+        self.location = location
+        self.nightly = nightly
+        self._nights: dict[str, dict[str, Replicates]] = {}  # by file, then by series
+        self._new = set[str]()
+
+    def of(self, rule: Rule, entry: Entry) -> Replicates:
+        """The metric of a rule in a night, in every slice of its slicing."""
+        file, series = self._file(entry), key_of(*self._series(rule))
+        known = self._night(file)
+        if series not in known:
+            known[series] = Replicates.of(self._compute(rule, entry))
+            self._new.add(file)
+        return known[series]
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Write what is new of the last nights, and delete all else; a failure only costs time."""
+        if not self._new:
+            return
+        with suppress(*READ_ERRORS):
+            size, kept = 0, set[str]()
+            for file in map(self._file, reversed(entries[-NIGHTS:])):
+                content = _pack(self._night(file)) if file in self._new else b""
+                size += len(content) or self._size(file)
+                if size > MOST_BYTES:
+                    break
+                if content:
+                    self.location.child(file).write(content)
+                kept.add(file)
+            for info in self.location.filesystem.get_file_info(
+                fs.FileSelector(self.location.path, allow_not_found=True)
+            ):
+                if info.base_name.endswith(".arrow") and info.base_name not in kept:
+                    self.location.filesystem.delete_file(info.path)
+            self._new.clear()
+
+    def _file(self, entry: Entry) -> str:
+        return f"{key_of(entry.partition, entry.fingerprint, entry.updated.isoformat())}.arrow"
+
+    def _size(self, file: str) -> int:
+        return self.location.filesystem.get_file_info(self.location.child(file).path).size or 0
+
+    def _series(self, rule: Rule) -> list[str]:
+        column = self.nightly.column(rule.metric, rule.of, _LEVEL)
+        slices = ",".join(name for name, _ in rule.slices)
+        return [canonical(rule.metric), column.w.of, str(rule.than), slices, repr(column.options)]
+
+    def _night(self, file: str) -> dict[str, Replicates]:
+        if file not in self._nights:
+            self._nights[file] = {}
+            with suppress(*READ_ERRORS, pa.ArrowInvalid):
+                self._nights[file] = _unpack(self.location.child(file).read())
+        return self._nights[file]
+
+    def _compute(self, rule: Rule, entry: Entry) -> list[Estimated]:
+        """The estimates of a night, from its states; none if it has no rows."""
+        nightly, metric = self.nightly, canonical(rule.metric)
+        column = nightly.column(rule.metric, rule.of, _LEVEL)
+        with suppress(DataError):
+            if rule.slices:
+                night, key = nightly.stored.of(entry), nightly.slicing_of(rule)
+                found = slice_estimates(night, nightly.engine, column.request, key, column.states)
+                return [one for one in found if one.own.scalar.metric == metric]
+            one = nightly.estimate(entry, metric, rule.of, _LEVEL)
+            if rule.than is None:
+                return [one]
+            apart = one.paired.minus(nightly.estimate(entry, metric, rule.than, _LEVEL).paired)
+            return [Estimated(apart, apart)]
+        return []
+
+
+def _pack(night: dict[str, Replicates]) -> bytes:
+    """The tables of a night in one file: a hash, the length of a JSON index, the index, and the tables."""
+    parts: dict[str, bytes] = {}
+    for series, one in night.items():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, one.table.schema) as writer:
+            writer.write_table(one.table)
+        parts[series] = sink.getvalue().to_pybytes()
+    index = json.dumps({series: len(part) for series, part in parts.items()}).encode()
+    content = len(index).to_bytes(8, "little") + index + b"".join(parts.values())
+    return hashlib.sha256(content).digest() + content
+
+
+def _unpack(packed: bytes) -> dict[str, Replicates]:
+    """The tables of a file; none if it is damaged."""
+    content = memoryview(packed)[_HASH:]
+    if hashlib.sha256(content).digest() != packed[:_HASH]:
+        return {}
+    start = 8 + int.from_bytes(content[:8], "little")
+    night = {}
+    for series, size in json.loads(bytes(content[8:start])).items():
+        night[series] = Replicates(pa.ipc.open_stream(pa.py_buffer(content[start : start + size])).read_all())
+        start += size
+    return night
+
+
+def series_of(nights: Sequence[tuple[int, Replicates]], names: Sequence[str]) -> Series:
+    """The values of some slices, by name, in some nights, each with its day; a slice may be absent from a night."""
+    blocks = max(one.table.schema.field("replicates").type.list_size for _, one in nights)
+    values = np.full((len(nights), len(names)), math.nan)
+    replicates, rows = np.full((2, len(nights), len(names), blocks), math.nan)
+    place = {name: i for i, name in enumerate(names)}
+    for t, (_, one) in enumerate(nights):
+        pairs = [(place[name], i) for i, name in enumerate(one.names) if name in place]
+        if pairs:
+            at, own = (np.array(side) for side in zip(*pairs, strict=True))
+            width = one.table.schema.field("replicates").type.list_size
+            values[t, at] = one.values[own]
+            replicates[t, at, :width] = one.blocks("replicates")[own]
+            rows[t, at, :width] = one.blocks("block_rows")[own]
+    return Series(np.array([day for day, _ in nights]), values, replicates, np.nan_to_num(rows))

@@ -1,0 +1,90 @@
+"""Rules that are read every night: false alarms and delays in simulated years, the floor, windows and distances."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streameval.evaluation.alarms import End, Series, distance_error, judged_end, true_spread, windows
+
+ALARMS = Path(__file__).parents[2] / "benchmarks" / "alarms.py"
+
+
+@pytest.mark.skipif(not ALARMS.exists(), reason="needs the benchmarks of a checkout")
+def test_years_have_few_false_alarms_and_falls_are_seen() -> None:
+    """The short form of `benchmarks/year.py --alarms`: both sides, nights that resemble each other, a lasting fall."""
+    module = runpy.run_path(str(ALARMS))
+    case, alarms = module["Case"], module["alarms"]
+    for first in alarms(case(80, 1, 30, 0.5, nights=120)).values():
+        assert (first < 120).sum() <= 6  # of 5 % in 365 nights, more would be seen in 1 of 1,000 runs
+    fall = alarms(case(20, 1, 128, fall=2.0, nights=80), signs=(1,))[1]
+    assert np.median(fall - 59) <= 8
+
+
+def series(values: np.ndarray, spread: float, seed: int = 0) -> Series:
+    """Nights of one slice, with 128 blocks of 4 rows whose standard error is `spread`."""
+    noise = np.random.default_rng(seed).normal(size=(values.size, 1, 128))
+    noise -= noise.mean(axis=-1, keepdims=True)
+    noise *= spread / np.sqrt(127 / 128 * np.square(noise).sum(axis=-1, keepdims=True))
+    return Series(np.arange(values.size), values[:, None], values[:, None, None] + noise, np.full(noise.shape, 4.0))
+
+
+def test_a_window_is_the_mean_of_its_nights_with_its_own_replicates() -> None:
+    """Independent blocks: the error falls with the root of the nights; equal ones: it does not fall."""
+    nights = series(np.full(35, 0.9), 0.01)
+    found = windows(nights, np.ones(35, bool), nights.floors())
+    assert [int(one.nights[0]) for one in found.values()] == [1, 7, 28]
+    assert np.allclose([one.stderr[0] for one in found.values()], 0.01 / np.sqrt([1, 7, 28]), rtol=0.2)
+    alike = Series(nights.days, nights.values, np.repeat(nights.replicates[:1], 35, axis=0), nights.rows)
+    assert np.allclose([one.stderr[0] for one in windows(alike, np.ones(35, bool), alike.floors()).values()], 0.01)
+
+
+def test_a_lucky_night_has_the_error_of_those_before() -> None:
+    """The floor: a night with a tenth of the usual error."""
+    nights = series(np.full(20, 0.9), 0.01)
+    lucky = nights.replicates.copy()
+    lucky[-1] = 0.9 + (lucky[-1] - 0.9) / 10
+    found = windows(Series(nights.days, nights.values, lucky, nights.rows), np.ones(20, bool), nights.floors())
+    assert found[1].stderr[0] == pytest.approx(0.01, rel=0.01)
+
+
+def test_windows_take_only_judged_nights_and_say_why_they_cannot_be_judged() -> None:
+    """Three nights since an accepted failure; too few units of a metric without a scale."""
+    nights = series(np.full(20, 0.9), 0.01)
+    found = windows(nights, np.arange(20) >= 17, nights.floors())
+    ends = [judged_end(one, 0, "logit", 1e-5, 0.9, 1) for one in found.values()]
+    assert isinstance(ends[0], End)
+    assert ends[1:] == ["too few nights"] * 2
+    assert ends[0].end > 0.9 > ends[0].end - 2 * ends[0].shown
+    few = Series(
+        nights.days, nights.values, nights.replicates, np.random.default_rng(0).exponential(1, nights.rows.shape)
+    )
+    plain = judged_end(windows(few, np.ones(20, bool), nights.floors())[1], 0, "plain", 1e-5, 0.9, 1)
+    assert str(plain).endswith("effective units, 200 are needed")
+
+
+@pytest.mark.parametrize("tau", [0.0, 1.0])
+def test_distances_from_the_usual_value_err_at_their_level(tau: float) -> None:
+    """Nominal 2.5 %: between 1 and 4 % of 1,500 nights, with 30 units and estimated errors; as exact, up to 10 %."""
+    rng, hits, units, trials = np.random.default_rng(1), 0, 30, 1500
+    from scipy.stats import t
+
+    for _ in range(trials):
+        values = rng.normal(size=(29, units)) + tau * rng.normal(size=(29, 1)) / np.sqrt(units)
+        nights, squares = values.mean(axis=1), values.var(axis=1, ddof=1) / units
+        free = float(units - 1)
+        spread = true_spread(nights[:-1], squares[:-1], np.zeros(28, int))
+        square = max(squares[-1], float(np.median(squares[:-1])))
+        error = distance_error(square, free, [(one, free) for one in squares[-8:-1]], spread)
+        hits += float(np.median(nights[-8:-1]) - nights[-1]) > t.ppf(0.975, error.freedom) * error.stderr
+    assert 0.005 <= hits / trials <= 0.04
+
+
+def test_true_spread_is_about_the_mean_of_each_side() -> None:
+    """An accepted change of level adds nothing."""
+    values, squares = np.r_[np.zeros(14), np.full(14, 5.0)], np.full(28, 0.1)
+    assert true_spread(values, squares, np.repeat([0, 1], 14)) == (0.0, 26)
+    assert true_spread(values, squares, np.zeros(28, int))[0] > 6
