@@ -26,7 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import NullError
+from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
+from streameval.kernels.segments import tally_pairs
 from streameval.states.contingency.cells import Keys
 from streameval.states.keyed.builder import SegmentBuilder, SegmentBuilders
 from streameval.states.keyed.counts import SLAB, KeyedCounts
@@ -186,7 +188,20 @@ class ContingencyBuilder:
         positive = int(np.count_nonzero(label))
         self._label_rows += label.size - positive, positive
         clusters, classes = columns
-        self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition)))
+        coded = all(pa.types.is_dictionary(column.type) for column in columns)
+        if coded and len(clusters.dictionary) * len(classes.dictionary) <= label.size:
+            self._add_pairs(clusters, classes, batch.partition)
+        else:
+            self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition)))
+
+    def _add_pairs(self, clusters: pa.DictionaryArray, classes: pa.DictionaryArray, partition: str) -> None:
+        """Count rows of two short dictionaries by pair of entries."""
+        counts = np.zeros((len(clusters.dictionary), len(classes.dictionary)), np.int64)
+        tally_pairs(*(read_only(column.indices.to_numpy()) for column in (clusters, classes)), counts)
+        at = np.nonzero(counts)
+        ids = self.spec.cluster_words(clusters.dictionary, partition), self.spec.class_words(classes.dictionary)
+        columns = [column[rows] for (words, rest), rows in zip(ids, at, strict=True) for column in (words, *rest.T)]
+        self._cells.add_ids(columns, counts[at])
 
     def _add_incomplete(self, columns: list[pa.Array], has_cluster: Array, has_class: Array, partition: str) -> None:
         """Add rows with a null id, each a singleton; those without a class each count as a separate class."""
