@@ -21,13 +21,14 @@ they are listed by size.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streameval.kernels.keyed.sizes import undominated
 from streameval.kernels.keys import unmix
 from streameval.kernels.ranking import sum_of_products
 from streameval.metrics.protocol import Metric, ShardMetric
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 2.0**60  # three times as many fit into an int64
 _BITS = np.int64(31)  # of the lower word of a cost: (s − p)·tail is a product of two int64
 _LOW = np.int64((1 << 31) - 1)
+_SIGN = np.uint64(1 << 63)
 
 
 def aul(table: SizeTable, threshold: float = 1) -> float:
@@ -228,55 +230,76 @@ class Impure(NamedTuple):
     clusters: int
 
 
-@dataclass(frozen=True, eq=False)
-class WorstImpure(ShardMetric["Impure | WorstImpure", "SizeTable | tuple[Worst, int]", "ClusterCounts"]):
-    """The clusters above the threshold that cause the largest losses of area under the lift curve, in two sweeps.
+class _Candidates(NamedTuple):
+    """Clusters of one shard that may be among the worst, and the totals of the shard."""
 
-    The loss of a cluster depends on the sizes of all others, which the first sweep counts.
+    table: SizeTable
+    ids: Array
+    rows: Array
+    positives: Array
+    clusters: int
+
+
+@dataclass(frozen=True)
+class WorstImpure(ShardMetric["Impure", "_Candidates", "ClusterCounts"]):
+    """The clusters above the threshold that cause the largest losses of area under the lift curve, in one sweep.
+
+    The loss of a cluster depends on all others. But of two clusters, the one that has at least as many rows and lacks
+    at least as many positives loses at least as much. So a shard keeps the clusters that fewer than `top` others
+    dominate in this way.
 
     Attributes
     ----------
     threshold : at least 1
     top : how many clusters to find
     signed : whether ids are signed integers
-    loss : the loss of all clusters; None in the first sweep
     """
 
     threshold: float
     top: int
     signed: bool
-    loss: LiftLoss | None = None
     name: str = "impure"
 
-    def read(self, state: ClusterCounts, shard: Interval, budget: Budget | None) -> SizeTable | tuple[Worst, int]:
-        """The size table of a shard; then its worst clusters, and the number of all that are impure."""
-        if self.loss is None:
-            return SizeTable.union(state.parts(shard, budget))
-        worst, clusters = self._worst(), 0
-        for counts in state.keyed.grouped(shard, budget):
+    def read(self, state: ClusterCounts, shard: Interval, budget: Budget | None) -> _Candidates:
+        """The candidates of a shard."""
+        table, blocks = state.impure(shard, budget)
+        clusters, near = 0, []
+        for counts in blocks:
             rows = counts.neg + counts.pos
-            which = np.flatnonzero((rows > self.threshold) & (counts.neg > 0))
+            which = np.flatnonzero(rows > self.threshold)
             clusters += which.size
-            rows, lacking = rows[which], counts.neg[which]
-            tails = self.loss.tails[np.searchsorted(self.loss.table.size, rows)]
+            which = which[self._near(rows[which], counts.neg[which])]
+            near.append((counts.keys[which], counts.rest[which], rows[which], counts.pos[which]))
+        if not near:
+            none = np.empty(0, np.int64)
+            return _Candidates(table, np.empty((0, 1), np.uint64), none, none, clusters)
+        keys, rest, rows, positives = (np.concatenate(column) for column in zip(*near, strict=True))
+        which = self._near(rows, rows - positives)
+        ids = np.column_stack((unmix(keys[which]), rest[which]))
+        rows, positives = rows[which], positives[which]
+        first = ids[:, 0] ^ _SIGN if self.signed else ids[:, 0]
+        order = np.lexsort([*(ids[:, c] for c in range(ids.shape[1] - 1, 0, -1)), first, positives - rows, -rows])
+        order = order[undominated((rows - positives)[order], self.top)]
+        return _Candidates(table, ids[order], rows[order], positives[order], clusters)
+
+    def _near(self, rows: Array, lacking: Array) -> Array:
+        """Positions of clusters not dominated by all of the `top` clusters that lack most; nothing is sorted."""
+        if rows.size <= 2 * self.top:
+            return np.arange(rows.size)
+        most = np.argpartition(lacking, rows.size - self.top)[-self.top :]
+        return np.flatnonzero((rows >= rows[most].min()) | (lacking >= lacking[most].min()))
+
+    def combine(self, partials: Sequence[_Candidates], state: ClusterCounts) -> Impure:
+        """The worst clusters of all shards."""
+        loss = LiftLoss.of(SizeTable.union(part.table for part in partials), self.threshold)
+        worst = Worst(self.top, signed=self.signed, costs=2)
+        for part in partials:
+            rows, lacking = part.rows, part.rows - part.positives
+            tails = loss.tails[np.searchsorted(loss.table.size, rows)]
             low = lacking * (tails & _LOW)
             high = lacking * (tails >> _BITS) + (low >> _BITS)
-            near = worst.near(high)
-            ids = np.column_stack((unmix(counts.keys[which[near]]), counts.rest[which[near]]))
-            columns = np.column_stack((high, low & _LOW, rows, rows - lacking))
-            worst.add(ids, columns[near])
-        return worst, clusters
-
-    def _worst(self) -> Worst:
-        return Worst(self.top, signed=self.signed, costs=2)
-
-    def combine(self, partials: Sequence[SizeTable | tuple[Worst, int]], state: ClusterCounts) -> WorstImpure | Impure:
-        """The metric of the second sweep; then the worst clusters of all shards."""
-        if self.loss is None:
-            tables = (part for part in partials if isinstance(part, SizeTable))
-            return replace(self, loss=LiftLoss.of(SizeTable.union(tables), self.threshold))
-        found = [part for part in partials if not isinstance(part, SizeTable)]
-        ids, columns = self._worst().merge(worst for worst, _ in found).ranked()
+            worst.add(part.ids, np.column_stack((high, low & _LOW, rows, part.positives)))
+        ids, columns = worst.ranked()
         lost = [(high << 31) + low for high, low in columns[:, :2].tolist()]
         rows, positives = columns[:, 2:4].T if columns.size else np.empty((2, 0), np.int64)
-        return Impure(self.loss, ids, rows, positives, lost, sum(clusters for _, clusters in found))
+        return Impure(loss, ids, rows, positives, lost, sum(part.clusters for part in partials))

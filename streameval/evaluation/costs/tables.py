@@ -20,7 +20,6 @@ from streameval.evaluation.costs.attributed import Attribution
 from streameval.evaluation.families import watch_table
 from streameval.metrics.clusters import WorstImpure
 from streameval.metrics.contingency.attribution import GAIN, GAINS, Largest, Members, PairCosts, gains
-from streameval.metrics.finalize import in_rounds
 from streameval.states.keyed.ids import hash_bytes, id_type
 from streameval.states.values import IdColumn, ValuesSpec
 from streameval.wording import text_of_bytes
@@ -172,7 +171,7 @@ def attribute_states(
         pairs = _worst_pairs(engine, table, options["top"], (clusters.signed, classes.signed))
     if "cluster" in states:
         metric = WorstImpure(options["aul_threshold"], options["top"], clusters.signed)
-        worst = in_rounds(engine.finalize, [(states["cluster"], [metric])])[0][0]
+        worst = engine.finalize([(states["cluster"], [metric])])[0][0]
     examples = _look_up(options, clusters, classes, look_up, pairs, worst)
     tables: dict[str, Any] = dict.fromkeys(("merges", "splits", "impure", "unclustered"))
     totals: dict[str, float] = {}

@@ -11,6 +11,8 @@ The loops neither make nor slice arrays: each array would take as long to compil
 
 from __future__ import annotations
 
+import heapq
+
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit, step
@@ -23,7 +25,7 @@ _BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)
 _ZERO, _ONE, _TWO, _HALF = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(32)
 _LOW = np.uint64((1 << 32) - 1)
-_WORD_BITS = np.uint64(64)
+_WORD_BITS, _TOP, _LAST_BUCKET_BIT = np.uint64(64), np.uint64(63), ID_BUCKETS.bit_length() - 2
 _MARKS = 4  # least number of slots per marked row
 _CACHED = 1 << 18  # bytes of slots up to which there are twice as many, so that fewer singletons share one
 _PATIENCE = np.uint64(32)  # mean probes per row; more suggest that keys were chosen to collide
@@ -40,7 +42,8 @@ def tally_clusters(
     first: int,
     clusters: np.ndarray,
     positives: np.ndarray,
-) -> tuple[int, np.ndarray, np.ndarray]:
+    start: int | None = None,
+) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Count the clusters of buckets by size and sum their positives, from bucket `first` on.
 
     Parameters
@@ -50,26 +53,31 @@ def tally_clusters(
     words : number of words of a key
     first : number of the first bucket to count
     clusters, positives : int64 tables indexed by size, updated in place
+    start : id bucket of the first bucket here; None to skip impure clusters
 
     Returns
     -------
     stop : the first bucket that was not counted, because it has more than `LARGEST` items, 2³² rows or colliding keys
     sizes, large : int64 arrays with the sizes and positives of clusters too large for the tables
+    ids, facts : impure clusters, those of several rows that are not all positive: uint64 array of shape (n, words), and
+        their negatives and positives, an array of shape (n, 2)
     """
     buckets = items[2 * first :].reshape(-1, 2).sum(axis=1)
     most, counted = int(buckets.clip(max=LARGEST).max()), rows.counts != 0
     several = int((rows.starts[counted, -1] - rows.starts[counted, 2 * first]).sum())  # items with counts
     large = np.empty((2, int((buckets // clusters.size).sum()) + several), np.int64)
+    room = 0 if start is None else (int(buckets.sum()) + several) // 2 + 1  # most of the memory is never touched
+    ids, facts = np.empty((room, words), np.uint64), np.empty((room, 2), np.int64)
     lengths = most + 1, (most + 1) * (words - 1), most + 1 if counted.any() else 0
     kept = tuple(np.empty(length, np.uint64) for length in lengths)
     places = (np.array([column.ctypes.data if column.size else 0], np.uint64) for column in kept)
     marks = np.empty(max(_slots(_MARKS * most), min(_slots(2 * _MARKS * most), _CACHED)), np.uint8)
-    stop, found = _tally(
+    stop, found, mixed = _tally(
         rows, items, (0,) * (words - 1), first, clusters, positives, marks,
         kept, Addresses(np.zeros((1, 3), np.int64), *places), np.empty(_slots(2 * most) * (1 + words), np.uint64),
-        np.empty(most, np.uint64), large,
+        np.empty(most, np.uint64), large, start, ids, facts,
     )  # fmt: skip
-    return stop, large[0, :found], large[1, :found]
+    return stop, large[0, :found], large[1, :found], ids[:mixed], facts[:mixed]
 
 
 def _slots(least: int) -> int:
@@ -87,20 +95,22 @@ def table_bits(slots):
 
 
 @jit
-def _tally(rows, items, further, first, clusters, positives, marks, kept, shared, table, used, large):
-    """Fill the arrays of `tally_clusters`; returns where it stopped, and the length of `large`.
+def _tally(
+    rows, items, further, first, clusters, positives, marks, kept, shared, table, used, large, start, ids, facts
+):
+    """Fill the arrays of `tally_clusters`; returns where it stopped, and the lengths of `large` and `ids`.
 
     Scratch: a byte for each slot; the columns of rows that share a slot, and their addresses as those of one bucket; a
     hash table of key, counts and further words; its slots in use. A key is a word shifted left with the lowest bit set,
     so it is never 0. The counts hold the negatives and, 32 bits higher, the positives, so a row changes one number.
     """
-    found, clean, direct, half = 0, _ZERO, False, _ZERO
+    columns, found, mixed, clean, direct, half = len(further), 0, 0, _ZERO, False, _ZERO
     for b in range(first, items.size >> 1):
         total = items[2 * b] + items[2 * b + 1]
         if not total:
             continue
         if total > LARGEST or _rows_in(rows, b, total) >= _FULL:
-            return b, found
+            return b, found, mixed
         source, bucket, stop = rows, b, total
         if not direct:
             shift = _mark(rows, b, total, marks)
@@ -110,7 +120,7 @@ def _tally(rows, items, further, first, clusters, positives, marks, kept, shared
             source, bucket = shared, 0
         keys, clean = _count(source, further, bucket, stop, table, clean, used)
         if keys < 0:
-            return b, found
+            return b, found, mixed
         if not direct:
             clusters[1] += total - stop
             positives[1] += items[2 * b + 1] - (stop - np.int64(half))
@@ -118,6 +128,13 @@ def _tally(rows, items, further, first, clusters, positives, marks, kept, shared
         for k in range(keys):
             row = used[k]
             neg, pos = np.int64(table[row + _ONE] & _LOW), np.int64(table[row + _ONE] >> _HALF)
+            if start is not None:
+                top = np.uint64((start + b) >> _LAST_BUCKET_BIT) << _TOP  # the top bit of the key, which the shift lost
+                ids[mixed, 0] = (table[row] >> _ONE) | top
+                for c in range(columns):
+                    ids[mixed, 1 + c] = table[row + _TWO + np.uint64(c)]
+                facts[mixed, 0], facts[mixed, 1] = neg, pos
+                mixed += neg > 0 and neg + pos > 1
             table[row] = table[row + _ONE] = 0
             if neg + pos < clusters.size:
                 clusters[neg + pos] += 1
@@ -125,7 +142,7 @@ def _tally(rows, items, further, first, clusters, positives, marks, kept, shared
             else:
                 large[0, found], large[1, found] = neg + pos, pos
                 found += 1
-    return items.size >> 1, found
+    return items.size >> 1, found, mixed
 
 
 @step
@@ -250,3 +267,21 @@ def tally_sizes(neg, pos, clusters, positives):
             large[n] = pos[i]
             n += 1
     return sizes[:n], large[:n]
+
+
+@jit
+def undominated(lacking, top):
+    """Indices of the values that fewer than `top` earlier values equal or exceed, as an int64 array."""
+    found = np.empty(lacking.size, np.int64)
+    n = 0
+    largest = [np.int64(0) for _ in range(0)]  # a heap of the `top` largest values so far
+    for i in range(lacking.size):
+        if len(largest) < top:
+            heapq.heappush(largest, lacking[i])
+        elif lacking[i] > largest[0]:
+            heapq.heapreplace(largest, lacking[i])
+        else:
+            continue
+        found[n] = i
+        n += 1
+    return found[:n].copy()

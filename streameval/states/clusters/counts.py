@@ -228,7 +228,7 @@ class ClusterCounts(PlainState):
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[SizeTable]:
         """The size table of a shard, as the only part."""
-        yield self._labelled_table(shard, budget) if self.spec.unlabelled else self._size_table(shard, budget)
+        yield self._labelled_table(shard, budget) if self.spec.unlabelled else self._size_table(shard, budget, None)
 
     def _labelled_table(self, shard: Interval, budget: Budget | None) -> SizeTable:
         """The size table of a shard in which some rows have no label."""
@@ -251,11 +251,16 @@ class ClusterCounts(PlainState):
             sweep.add_lone(null_rows_by_block(self.single_rows))
         return sweep.result()
 
-    def _size_table(self, shard: Interval, budget: Budget | None) -> SizeTable:
-        """The size table of a shard."""
+    def impure(self, shard: Interval, budget: Budget | None = None) -> tuple[SizeTable, list[Counts]]:
+        """The size table of a shard, and its impure clusters: of several rows, at least one of them negative."""
+        found: list[Counts] = []
+        return self._size_table(shard, budget, found), found
+
+    def _size_table(self, shard: Interval, budget: Budget | None, impure: list[Counts] | None) -> SizeTable:
+        """The size table of a shard; its impure clusters are appended to the list."""
         clusters, positives = np.zeros((2, _SMALL), np.int64)
-        large = by_tables(self.keyed, shard, budget, clusters, positives)
-        tables = [SizeTable.of(*each) for each in large if each[0].size]
+        given = self.keyed, shard, budget, clusters, positives
+        tables = [SizeTable.of(*each) for each in by_tables(*given, impure) if each[0].size]
         if shard == self.shards()[0]:
             clusters[1] += self.single_rows.sum()
             positives[1] += self.single_rows[1]

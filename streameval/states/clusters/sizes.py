@@ -13,6 +13,7 @@ import numpy as np
 
 from streameval.kernels.fused import FUSED
 from streameval.kernels.keyed.sizes import LARGEST, tally_sizes
+from streameval.states.keyed.grouping import Counts
 from streameval.states.protocol import Small, Totals
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.keyed.counts import KeyedCounts
-    from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
@@ -137,7 +137,12 @@ class SizeState(Small):
 
 
 def by_tables(
-    keyed: KeyedCounts, shard: Interval, budget: Budget | None, clusters: Array, positives: Array
+    keyed: KeyedCounts,
+    shard: Interval,
+    budget: Budget | None,
+    clusters: Array,
+    positives: Array,
+    impure: list[Counts] | None = None,
 ) -> Iterator[tuple[Array, Array]]:
     """Count the clusters of a shard by size, bucket by bucket; buckets that are too large or collide are sorted.
 
@@ -147,23 +152,37 @@ def by_tables(
     shard : the buckets to take
     budget : limits the memory of sorting
     clusters, positives : int64 arrays indexed by size, to which the clusters and their positives are added
+    impure : list to which impure clusters are appended; None if they are not needed
 
     Yields
     ------
     sizes, positives : int64 arrays, of the clusters that are too large for the arrays
     """
     start, stop = shard
-    items, words = keyed.items_in(start, stop), keyed.layout.words
+    items, words, listed = keyed.items_in(start, stop), keyed.layout.words, None if impure is None else start
     places, first = None, 0
     while start + first < stop:
         if (stop - start > 1 or items.sum() <= LARGEST) and ("ids", "sizes") in FUSED:
             places = places or keyed.places(start, stop)
-            first, sizes, large = FUSED["ids", "sizes"](places.at, items, words, first, clusters, positives)
+            first, sizes, large, ids, facts = FUSED["ids", "sizes"](
+                places.at, items, words, first, clusters, positives, listed
+            )
+            if impure is not None:
+                impure.append(Counts(ids[:, 0], ids[:, 1:], facts[:, 0], facts[:, 1]))
             yield sizes, large
         if start + first < stop:
             for counts in keyed.grouped((start + first, start + first + 1), budget):
-                yield tally_sizes(counts.neg, counts.pos, clusters, positives)
+                yield _by_sorting(counts, clusters, positives, impure)
             first += 1
+
+
+def _by_sorting(counts: Counts, clusters: Array, positives: Array, impure: list[Counts] | None) -> tuple[Array, Array]:
+    """As `by_tables`, from distinct keys."""
+    if impure is not None:
+        at = np.flatnonzero((counts.neg > 0) & (counts.neg + counts.pos > 1))
+        impure.append(Counts(counts.keys[at], counts.rest[at], counts.neg[at], counts.pos[at]))
+    large: tuple[Array, Array] = tally_sizes(counts.neg, counts.pos, clusters, positives)
+    return large
 
 
 def clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Array]]:

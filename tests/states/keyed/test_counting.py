@@ -14,7 +14,7 @@ from streameval.budget import Budget
 from streameval.kernels.jit import jit
 from streameval.kernels.keyed import sizes as kernels
 from streameval.kernels.keyed.sorting import DIGIT, sort_bucket, sort_words
-from streameval.kernels.keys import ID_BUCKETS, MIX
+from streameval.kernels.keys import ID_BUCKETS, MIX, unmix
 from streameval.states.clusters import counts, sizes
 from streameval.states.clusters.counts import ClusterCounts, ClusterSpec, id_type
 from streameval.states.clusters.sizes import SizeTable
@@ -176,6 +176,28 @@ def expected(ids: list[object], label: list[int]) -> dict[int, tuple[int, int]]:
     }
 
 
+def impure_of(state: ClusterCounts) -> list[tuple[int, int, int]]:
+    """Id, negatives and positives of the clusters of several rows that are not all positive; 0 for hashed ids."""
+    blocks = [block for shard in state.shards() for block in state.impure(shard)[1]]
+    return sorted(
+        (0 if block.rest.shape[1] else number, neg, pos)
+        for block in blocks
+        for number, neg, pos in zip(
+            unmix(block.keys).view(np.int64).tolist(), block.neg.tolist(), block.pos.tolist(), strict=True
+        )
+    )
+
+
+def impure(ids: list[object], label: list[int]) -> list[tuple[object, int, int]]:
+    """The same from a Counter."""
+    sizes, positives = Counter(ids), Counter(i for i, one in zip(ids, label, strict=True) if one)
+    return sorted(
+        (0 if isinstance(i, str) else i, s - positives[i], positives[i])
+        for i, s in sizes.items()
+        if s > max(1, positives[i])
+    )
+
+
 @given(SIZED_ROWS, st.booleans(), st.integers(1, 70), st.integers(1, 80), st.integers(2, 9))
 def test_clusters_by_size(rows: list[tuple[int, int]], text: bool, capacity: int, largest: int, small: int) -> None:
     """Ids of one word and of two, in any number of segments, some of them counted, in buckets of any size."""
@@ -188,6 +210,8 @@ def test_clusters_by_size(rows: list[tuple[int, int]], text: bool, capacity: int
         both = state.merge(clusters_of(entries, np.array(label, np.uint8), 1 << 10))
         assert table_of(state) == expected(ids, label)
         assert table_of(both) == expected(2 * ids, 2 * label)
+        assert impure_of(state) == impure(ids, label)
+        assert impure_of(both) == impure(2 * ids, 2 * label)
 
 
 def test_ids_that_collide_are_sorted() -> None:
@@ -209,6 +233,7 @@ def test_ids_that_collide_are_sorted() -> None:
     stop, *_ = kernels.tally_clusters(places.at, items, 1, 0, *np.zeros((2, 10), np.int64))
     assert stop < shard[1] - shard[0]
     assert table_of(state) == expected(ids.tolist(), label.tolist())
+    assert impure_of(state) == impure(ids.view(np.int64).tolist(), label.tolist())
 
 
 @pytest.mark.parametrize("rows", [(1 << 31, 1 << 31), ((1 << 32) - 8, 0), ((1 << 32) - 7, 0), (1 << 40, 1 << 33)])
@@ -223,6 +248,7 @@ def test_clusters_of_billions_of_rows(rows: tuple[int, int]) -> None:
         builder.add_items(words, codes, np.empty((3, 0), np.uint64), counted, NO_WEIGHTS)
         state = state.merge(ClusterCounts(spec, KeyedCounts.built(builder)))
     assert table_of(state) == {sum(rows) + 6: (1, 6), 4: (1, 4)}
+    assert impure_of(state) == [(5, sum(rows), 6)]
 
 
 RANDOM = np.random.default_rng(3)
