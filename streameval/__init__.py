@@ -29,7 +29,7 @@ _NAMES = {
     "streameval.arrays.lift": "LiftCurve aul_score_from_clusters aul_score_from_labels",
     "streameval.arrays.ranking": "auc_by_sampling average_precision_score dist_auc num2bool roc_auc_score",
     "streameval.evaluation": "evaluate",
-    "streameval.evaluation.churn": "Churn churn",
+    "streameval.evaluation.costs.churn": "Churn churn",
     "streameval.evaluation.costs.attribution": "attribute",
     "streameval.evaluation.comparison": "compare",
     "streameval.evaluation.costs.attributed": "Attribution",
@@ -45,7 +45,7 @@ _NAMES = {
     "streameval.results": "Bins Curve Distribution Reliability Scalar",
     "streameval.simulation": "Simulation simulate",
     "streameval.states.scores.quantile_sketch": "QuantileSketch",
-    "streameval.evaluation.drift": "Drift",
+    "streameval.evaluation.alarms": "Drift",
     "streameval.store": "Store",
     "streameval.store.store": "drift",
 }

@@ -17,8 +17,8 @@ from streameval.wording import plural, visible
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from streameval.evaluation.churn import Churn
     from streameval.evaluation.costs.attributed import Attribution
+    from streameval.evaluation.costs.churn import Churn
     from streameval.states.scores.quantile_sketch import QuantileSketch
 
     Sketches = dict[tuple[str, str | None], QuantileSketch]  # by column and class, None for both classes
@@ -120,7 +120,7 @@ def churn(data: tuple[str, ...], **asked: Any) -> None:
     is absorbed if more than half of it went to one new cluster, else dispersed; another new one is split off if more
     than half of it came from one old cluster, else formed. ARI and V-measure: evaluate --classes with the earlier ids.
     """
-    from streameval.evaluation.churn import churn as run
+    from streameval.evaluation.costs.churn import churn as run
 
     to = Output.take(asked, PLAIN)
     with progress_bar(to.quiet) as advance:

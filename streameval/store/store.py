@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
+    from streameval.evaluation.alarms import Drift
     from streameval.evaluation.costs.attributed import Attribution
-    from streameval.evaluation.drift import Drift
     from streameval.evaluation.result import Evaluation
     from streameval.results import Judgement, Scalar
     from streameval.store.files.entries import Entry

@@ -16,7 +16,7 @@ from streameval import churn
 from streameval.errors import DataError, OptionError
 
 if TYPE_CHECKING:
-    from streameval.evaluation.churn import Churn
+    from streameval.evaluation.costs.churn import Churn
 
 SWAPPED = {"absorbed": "split_off", "dispersed": "formed", "deaths": "births"}
 IDS = st.one_of(st.none(), st.integers(-3, 4))

@@ -12,7 +12,7 @@ from scipy.stats import ks_2samp, wasserstein_distance
 
 from streameval import Store, drift
 from streameval.errors import OptionError
-from streameval.evaluation.drift import Drift, distances, with_error
+from streameval.evaluation.alarms import Drift, distances, with_error
 from streameval.rules import Rule
 
 if TYPE_CHECKING:

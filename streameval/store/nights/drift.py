@@ -1,4 +1,4 @@
-"""Drift of a score between nights, from the states of a store; `streameval.evaluation.drift` has the statistics."""
+"""Drift of a score between nights, from the states of a store; `streameval.evaluation.alarms` has the statistics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.evaluation.drift import Drift, distances, with_error
+from streameval.evaluation.alarms import Drift, distances, with_error
 from streameval.states.scores.blocks import BlockCounts
 from streameval.states.scores.counts import ScoreCounts
 from streameval.wording import few, unknown_column
