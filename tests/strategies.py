@@ -18,6 +18,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
+from streameval.states.classes import ClassReader, ClassSpec
 from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.keys import Blocks, By
@@ -215,7 +216,8 @@ class Subject:
     ) -> Any:
         """The state of a table's rows, by the spec's builder or by another."""
         if isinstance(self.spec, LabelSpec):
-            reader = LabelReader(self.spec, self.kind)
+            of_classes = isinstance(self.spec, ClassSpec)
+            reader = ClassReader(self.spec, self.kind) if of_classes else LabelReader(self.spec, self.kind)
             for batch in table.to_batches(max_chunksize=batch_rows):
                 reader.read(batch.column("column"), "input")
             return reader.state()
@@ -261,6 +263,8 @@ def _subjects() -> list[Subject]:
                 bare = replace(spec, unlabelled=True)
                 found.append(Subject(f"clusters-{kind}-{scope}-unlabelled", bare, kind, id_values(kind)))
     found += [Subject(f"labels-{kind}", LabelSpec("column", nulls="drop"), kind, st.nothing()) for kind in LABEL_TYPES]
+    classes = ClassSpec("column", nulls="drop", classes=(("p", "1"), ("q", "0")))
+    found += [Subject(f"classes-{kind}", classes, kind, st.nothing()) for kind in (pa.int64(), pa.float32())]
     return found + _cells() + _group_scores() + _blocks() + _sampled()
 
 

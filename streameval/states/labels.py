@@ -6,6 +6,7 @@ values, of which at most one is above zero and at most one is not. This can be c
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import asdict, dataclass
 from decimal import Decimal
@@ -184,7 +185,7 @@ class LabelCounts(Small):
 
     def header(self) -> Header:
         """The complete state, since it has no table."""
-        spec = asdict(self.spec) | {"complete": list(self.spec.complete)}
+        spec: dict[str, object] = json.loads(json.dumps(asdict(self.spec)))  # tuples become lists
         return {**asdict(self), "spec": spec, "values": _ascending(self.values)}
 
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:

@@ -36,6 +36,7 @@ from strategies import SINGLE, SUBJECTS, Subject, by_name, difference, numbered
 from streameval.budget import Budget
 from streameval.errors import FormatError, IncompatibleStatesError
 from streameval.states import codec
+from streameval.states.classes import ClassSpec
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.keys import Blocks, By
 from streameval.states.grouped.state import GroupedSpec
@@ -386,6 +387,7 @@ def _golden() -> dict[str, tuple[Any, pa.Table]]:
             table,
         ),
         ("label_counts", LabelSpec("column", nulls="drop"), numbers),
+        ("class_label_counts", ClassSpec("column", nulls="drop", classes=(("p", "1"), ("q", "0"))), numbers),
         ("grouped-score_counts", GroupedSpec(ScoreSpec("column", "f4", nan="half"), By(("partition",))), table),
         ("grouped-cluster_counts", GroupedSpec(ClusterSpec("column", "unsigned"), Blocks("column", 4)), integers),
     )

@@ -228,7 +228,11 @@ ROWS = {"label": [0, 1, 1], "c": [1, 1, 2], "k": [5, None, 6], "f": [0.5, 1.5, 2
         ({"cluster": "k", "classes": "c"}, NullError, "cluster column 'k' has nulls"),
         ({"cluster": "c", "classes": "f"}, SchemaError, "column 'f' has type double; ids are integers"),
         ({"score": "f", "classes": "k"}, OptionError, "name a cluster column"),
-        ({"cluster": "c", "classes": "k", "metrics": "ari"}, OptionError, "no metric is named 'ari'; there are: aul"),
+        (
+            {"cluster": "c", "classes": "k", "metrics": "ari"},
+            OptionError,
+            "named 'ari'; did you mean 'adjusted_rand_index'",
+        ),
         (
             {"cluster": "c", "metrics": "v_measure"},
             OptionError,
