@@ -18,7 +18,7 @@ CLOSE = 1e-12
 
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_results_are_those_that_were_frozen(number: int, tmp_path: Path) -> None:
-    """Values to the last bit (weighted ones to 1e-12), inference to 1e-12, words as they were."""
+    """Values to the last bit (weighted and fitted ones to 1e-12), inference to 1e-12, words as they were."""
     (case, values), inference = CASES[number]
     plain_values, plain_inference = split_inference(json.loads(json.dumps(run_case(case, tmp_path))))
     weighted = "weight" in json.dumps(case.get("options", case.get("steps", case.get("weighted"))))
@@ -27,10 +27,14 @@ def test_results_are_those_that_were_frozen(number: int, tmp_path: Path) -> None
 
 
 def _compare(plain: dict[str, Any], frozen: dict[str, Any], case: Any, *, exactly: bool) -> None:
+    # the exponential that a fit iterates differs in the last bit between processors
+    fitted = tuple(path.removesuffix("metric") for path, name in frozen.items() if str(name).startswith("calibration_"))
     moved = {
         path: (plain.get(path, "absent"), frozen.get(path, "absent"))
         for path in plain.keys() | frozen.keys()
-        if path not in plain or path not in frozen or not _equal(plain[path], frozen[path], exactly=exactly)
+        if path not in plain
+        or path not in frozen
+        or not _equal(plain[path], frozen[path], exactly=exactly and not path.startswith(fitted))
     }
     some = dict(sorted(moved.items())[:5])
     assert not moved, f"{len(moved)} of {len(frozen)} moved, such as (now, frozen) {some} in {case}"
