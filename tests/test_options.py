@@ -36,7 +36,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "classes": "k",
     "weight": "w",
     "pos_label": 0,
-    "classes_of_label": "1",
+    "classes_of_label": ["0", "1"],
     "metrics": ["roc_auc", "aul"],
     "truncate": [0.1, 20],
     "aul_threshold": 2,
@@ -47,7 +47,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "nulls": "singleton",
     "unlabelled": "size",
     "labels": str(Path(tempfile.gettempdir()) / "streameval-labels.parquet"),  # written by `data`
-    "on": "id",
+    "on": "id=id",
     "label_time": "at",
     "labels_as_of": "2026-01-02",
     "label_conflicts": "drop",
@@ -122,6 +122,11 @@ def needed(name: str) -> dict[str, Any]:
     inputs |= {"on": "id"} if name == "labels" or "labels" in inputs else {}
     inputs |= {"label_time": "at"} if name == "labels_as_of" else {}
     return inputs | ({"ci": 0.9} if name == "resample_bins" else {})
+
+
+def base_of(name: str) -> dict[str, Any]:
+    """The inputs beside an option; several classes take no clusters."""
+    return {"score": BASE["score"]} if name == "classes_of_label" else BASE
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +231,7 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
     value = {**OTHER, **MORE}[name]
     more = {"clip": {"metrics": ["roc_auc", "log_loss"]}, "sketch": {"sketch": "s"}}
     inputs: dict[str, Any] = more.get(name, {}) | ({} if name in ELSEWHERE else needed(name))
-    options = {name: value} | BASE | inputs | {name: OTHER.get(name, value)}
+    options = {name: value} | base_of(name) | inputs | {name: OTHER.get(name, value)}
     if inputs and "update" in {verb for option in OPTIONS if option.name == name for verb in option.verbs}:
         store = Store(tmp_path / "estimates")
         store.update(data, **BASE | inputs)
@@ -271,7 +276,7 @@ def test_verbs_without_a_store_honour_or_refuse_every_option(name: str, data: Pa
     """`attribute`, `quantile_sketch`, `churn` and `simulate`, as the test above for other verbs."""
     value = {"metric": "pairwise.fscore", "unlabelled": "drop", "changed_from": "k"}.get(name, {**OTHER, **MORE}[name])
     attributed: dict[str, Any] = {"cluster": "id", "classes": "k"}
-    if name in ("score", "by", "ci", "unit"):
+    if name in ("score", "by", "ci", "unit", "nan"):
         attributed = {"score": "s", "by": "k"} | ({"unit": "id"} if name == "ci" else {})
     elif name in ("label", "pos_label", "aul_threshold", "unlabelled"):
         attributed = {"cluster": "id", "label": "label"}
@@ -298,7 +303,7 @@ def test_verbs_without_a_store_honour_or_refuse_every_option(name: str, data: Pa
 @pytest.mark.parametrize("name", [name for name in OTHER if name not in ELSEWHERE])
 def test_results_record_what_decides_them(name: str, data: Path) -> None:
     """`to_dict()["options"]` has the options that were given, but for those that decide nothing."""
-    options = {**BASE, **needed(name), name: OTHER[name]}
+    options = {**base_of(name), **needed(name), name: OTHER[name]}
     if name in ("sample_by", "clip"):
         options["metrics"] = "log_loss" if name == "clip" else "agc_approx"
     found = evaluate(data, **options).to_dict()["options"]
