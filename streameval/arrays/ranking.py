@@ -157,10 +157,10 @@ def roc_auc_score(
     metric = _roc_auc if max_fpr in (None, 1) else partial(_partial_roc_auc, max_fpr=max_fpr)
     if multi_class not in ("raise", "ovr", "ovo"):
         raise OptionError(f"multi_class={multi_class!r} is not 'ovr' or 'ovo'")
-    # two columns of one binary score are refused by the metric, which says what to pass
-    several = _is_matrix(y_score) and (multi_class != "raise" or np.shape(y_score)[1] > 2)
-    if several and not _is_matrix(y_true):
+    if _is_matrix(y_score) and not _is_matrix(y_true):
         if multi_class == "raise":
+            if scores(y_score, ndim=2).shape[1] == 2:
+                scores(y_score)  # raises an error that says which of two columns to pass
             raise OptionError("y_score has a column for each class; choose multi_class='ovr' or multi_class='ovo'")
         if metric is not _roc_auc or pos_label is not None:
             raise OptionError("several classes take no max_fpr and no pos_label; leave them out")
