@@ -159,8 +159,7 @@ def roc_auc_score(
         raise OptionError(f"multi_class={multi_class!r} is not 'ovr' or 'ovo'")
     if _is_matrix(y_score) and not _is_matrix(y_true):
         if multi_class == "raise":
-            if scores(y_score, ndim=2).shape[1] == 2:
-                scores(y_score)  # raises an error that says which of two columns to pass
+            _refuse_two_columns(y_score)
             raise OptionError("y_score has a column for each class; choose multi_class='ovr' or multi_class='ovo'")
         if metric is not _roc_auc or pos_label is not None:
             raise OptionError("several classes take no max_fpr and no pos_label; leave them out")
@@ -209,12 +208,19 @@ def average_precision_score(
     0.8333
     """
     if _is_matrix(y_score) and not _is_matrix(y_true):
+        _refuse_two_columns(y_score)
         if pos_label != 1:
             raise OptionError(f"pos_label={pos_label!r}: several classes take none; leave it out")
         y_score = scores(y_score, ndim=2)
         label = indicators(y_true, y_score.shape[1], None)
         return _one_against_rest(_average_precision, label, y_score, sample_weight, average)
     return _score(_average_precision, y_true, y_score, sample_weight, average, pos_label)
+
+
+def _refuse_two_columns(y_score: ArrayLike) -> None:
+    """Raise `DataError` for the two columns of one binary score."""
+    if scores(y_score, ndim=2).shape[1] == 2:
+        scores(y_score)  # says which of the columns to pass
 
 
 def _score(
