@@ -193,7 +193,7 @@ def _vector_element(vector: pa.Array, index: int) -> pa.Array:
 
 def flat_remedy(column: str, kind: pa.DataType) -> str:
     """How to name a value in a nested column, for a message."""
-    leaf = "values[1]" if _is_vector(plain(kind)) else next(_leaves(kind), "")
+    leaf = "values[1]" if _is_vector(plain(kind)) else min(_leaves(kind), key=lambda leaf: "[" in leaf, default="")
     if leaf.startswith("["):
         return f"name one of its elements, such as {column}{leaf}"
     return f"name one of its fields, such as {column}.{leaf}" if leaf else "write the value as a separate column"

@@ -47,13 +47,12 @@ def night(root: Path, number: int, **columns: Any) -> Path:
 
 
 def spark_vector(root: Path) -> Any:
-    """Element 1 of a probability, written as a column."""
+    """Element 1 of a probability."""
     fields = {"type": pa.int8(), "size": pa.int32(), "indices": pa.list_(pa.int32()), "values": pa.list_(pa.float64())}
     vectors = [{"type": 1, "values": [1 - p, p]} for p in ROWS["score"]]
     file = put(root / "a.parquet", p=pa.array(vectors, pa.struct(fields)))
-    yield lambda: evaluate(file, score="p"), "write an element of it as a separate column: vector_to_array(…)[1]"
-    put(file, p=[vector["values"][1] for vector in vectors])
-    yield lambda: evaluate(file, score="p")
+    yield lambda: evaluate(file, score="p"), "name one of its fields, such as p.values[1]"
+    yield lambda: evaluate(file, score="p.values[1]")
 
 
 def deep_struct(root: Path) -> Any:
@@ -404,7 +403,7 @@ FILES: list[tuple[dict[str, Any], dict[str, Any], str, dict[str, Any]]] = [
         "finite and not negative",
         {"columns": {"w": [0.0, 1, 1, 1]}},
     ),
-    ({"p": [[1 - p, p] for p in P]}, {"score": "p"}, "write the value you want as a separate", {"columns": {"p": P}}),
+    ({"p": [[p, 1 - p] for p in P]}, {"score": "p"}, "name one of its elements, such as p[0]", {"score": "p[0]"}),
 ]
 
 
