@@ -89,8 +89,8 @@ def columns_in(data: Any) -> Sequence[object]:
         return list(data)
     if isinstance(schema := getattr(data, "schema", None), pa.Schema):  # of Arrow's tables, readers and datasets
         return list(schema.names)
-    if hasattr(data, "columns"):  # of frames
-        return list(data.columns)
+    if (columns := getattr(data, "columns", None)) is not None:  # of frames
+        return list(columns)
     from streameval.scan.parquet.statistics import survey
 
     return [one.name for one in survey([str(data)])]

@@ -205,7 +205,7 @@ def test_results_are_saved_by_the_ending(spam: Any, tmp_path: Path) -> None:
     assert read.to_pylist() == table.to_pylist()
     assert "source" in table.column_names
     with pytest.raises(
-        OptionError, match=r"does not say in which format: end it in \.json, \.html, \.csv or \.parquet"
+        OptionError, match=r"does not say in which format: end it in \.json, \.html, \.prom, \.csv or \.parquet"
     ):
         spam.save(tmp_path / "a.txt")
 
