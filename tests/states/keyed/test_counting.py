@@ -284,7 +284,7 @@ def check(words: np.ndarray) -> None:
 def sorted_bucket(words, size, shift):
     """`sort_bucket` of some of the words."""
     spare, places = np.empty(size, np.uint32), np.full((2, DIGIT + 1), 9)
-    sort_bucket(words, spare, size, shift, places)
+    sort_bucket(words, spare, np.int64(0), size, shift, places)
     return words
 
 
