@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import DataError, MissingInputError, OptionError
 from streameval.kinds import whole
 from streameval.scan import File, details, locate_all, natural
+from streameval.scan.faults import unreadable
 from streameval.wording import few, hint, unescaped
 
 if TYPE_CHECKING:
@@ -128,11 +129,21 @@ def _with_scheme(file: File, path: str) -> str:
 
 
 def fingerprint(files: Sequence[File], sizes: Sequence[tuple[int, int]] | None = None) -> tuple[str, int]:
-    """Hash of the names, sizes and modification times of files, and the total size; by default the current ones."""
+    """Hash of the names, sizes and modification times of files, and the total size; by default the current ones.
+
+    Raises
+    ------
+    DataError
+        If a file no longer exists, or its name is not UTF-8.
+    """
     sizes = details(files) if sizes is None else sizes
-    facts = zip(files, sizes, strict=True)
-    text = "\n".join(f"{file.origin}\t{size}\t{time}{file.deleted.hex()}" for file, (size, time) in facts)
-    return hashlib.sha256(text.encode()).hexdigest()[:32], sum(size for size, _ in sizes)
+    lines = list[bytes]()
+    for file, (size, time) in zip(files, sizes, strict=True):
+        try:
+            lines.append(f"{file.origin}\t{size}\t{time}{file.deleted.hex()}".encode())
+        except UnicodeEncodeError as error:
+            raise unreadable(file.name, error) from error
+    return hashlib.sha256(b"\n".join(lines)).hexdigest()[:32], sum(size for size, _ in sizes)
 
 
 def compare_partitions(partitions: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> Changes:
