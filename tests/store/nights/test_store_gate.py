@@ -371,7 +371,8 @@ def test_undecided_nights_are_not_called_failing(data, tmp_path):
     rule = "roc_auc[score_lr] drop <= 0.1"
     done = run("check", made.name, "--rule", rule, "--since", "2000-01-01")
     assert done.exit_code == 3
-    assert done.stdout.splitlines()[-2].startswith(f"2 nights are undecided ({NIGHTS[0]}, {NIGHTS[1]}): ")
+    assert done.stdout.splitlines()[-3].startswith(f"2 nights are undecided ({NIGHTS[0]}, {NIGHTS[1]}): ")
+    assert done.stdout.splitlines()[-2].endswith("a rule that ends in 'or undecided' lets them pass")
     one, _ = made.diagnose()
     assert (one.fails, one.undecided, one.to_dict()["undecided"]) == ((), (rule,), [rule])
     assert (made.info().failing, made.info().undecided) == ({}, dict.fromkeys(NIGHTS[:2], (rule,)))
