@@ -15,8 +15,7 @@ kind is read; for an unknown kind or another version, the error names it.
 
 Memory: the state within its budget; one batch while reading, and while writing those of `_TOGETHER` items.
 
->>> from streameval.states.classes import ClassSpec
-from streameval.states.clusters.counts import ClusterSpec
+>>> from streameval.states.clusters.counts import ClusterSpec
 >>> schema, batches = dump(ClusterSpec("campaign").empty())
 >>> schema.metadata[b"streameval.kind"], load(batches) == ClusterSpec("campaign").empty()
 (b'cluster_counts', True)
