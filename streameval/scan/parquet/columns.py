@@ -62,7 +62,8 @@ if TYPE_CHECKING:
 LEAST_ROWS = 1 << 15  # mean rows of a row group from which pages are decoded here, which takes 0.3 ms to begin
 WINDOW = 1 << 20  # bytes of a column chunk that are read at a time
 _PAGES, _ROWS = 16, 1 << 18  # pages that are decoded at a time, and rows after which no further page is added
-MOST_ROWS = 1 << 22  # rows of a row group, and so of a page, up to which pages are decoded here
+_SPARE = 1 << 20  # bytes by which a page may exceed twice its chunk, whose size some writers count without headers
+MOST_ROWS = 1 << 21  # rows of a row group, and so of a page, up to which pages are decoded here
 CODED = 0.5  # share of the bytes of plain values up to which a chunk is decoded here; Arrow copies values as fast
 _ENCODINGS = {"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY"}
 _CODECS = {"UNCOMPRESSED", "SNAPPY", "ZSTD", "GZIP"}
@@ -262,6 +263,7 @@ def _body(
 ) -> pa.Buffer:
     """The decompressed bytes of a page; levels are framed as in pages of the first version."""
     body, nbytes = data.slice(page[PLACE], page[STORED]), page[NBYTES]
+    _check(nbytes <= 2 * chunk.total_uncompressed_size + _SPARE, chunk, "a page is larger than its column chunk")
     if page[CHECKSUM] != ABSENT:
         _check(zlib.crc32(body) == page[CHECKSUM] & 0xFFFFFFFF, chunk, "the checksum of a page is wrong")
     if page[KIND] == DATA_PAGE_V2:  # levels are not compressed, and without their length
