@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streameval.results import Judgement, Scalar
 
-_PRODUCER = f"https://pypi.org/project/streameval/{__version__}"
+_PRODUCER = f"urn:streameval:{__version__}"
 _EVENT = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _FACET = "https://openlineage.io/spec/facets/1-0-1/DataQualityAssertionsDatasetFacet.json"
 _ENDS = ("ci_lower", "ci_upper")
