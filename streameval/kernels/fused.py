@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streameval.kernels.contingency.cells import cluster_cells
+from streameval.kernels.contingency.cells import cluster_cells, tally_classes
 from streameval.kernels.keyed.ranked import rank_buckets, rank_sorted
 from streameval.kernels.keyed.sizes import tally_clusters
 from streameval.kernels.sweep import sweep_words
@@ -22,4 +22,5 @@ FUSED: dict[tuple[str, str], Callable[..., Any]] = {  # by the layout of the row
     ("tagged words", "areas"): sweep_words,
     ("ids", "sizes"): tally_clusters,
     ("cells", "clusters"): cluster_cells,
+    ("cells", "classes"): tally_classes,
 }

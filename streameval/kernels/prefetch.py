@@ -9,8 +9,6 @@ gathered until they fill one, to write whole lines past the caches: that takes 3
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from streameval.kernels.jit import inlined, intrinsic
@@ -237,18 +235,3 @@ def float_at(_typing, _address, _number):
     2.5
     """
     return _read_at(64, floating=True)
-
-
-class Addresses(NamedTuple):
-    """Addresses of the rows of consecutive buckets in several segments.
-
-    Attributes
-    ----------
-    starts : int64 array of shape (n_segments, n_codes + 1), the first row of each code within the columns
-    words, rest, counts : uint64 arrays of shape (n_segments,), addresses of the columns; 0 for a missing column
-    """
-
-    starts: np.ndarray
-    words: np.ndarray
-    rest: np.ndarray
-    counts: np.ndarray

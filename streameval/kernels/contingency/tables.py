@@ -125,30 +125,25 @@ def grown(keys, columns, start, stop, slots, bits):
 
 
 @jit
-def number_keys(sides, further, slots, keys, found):
+def number_keys(starts, words, rest, further, slots, keys, numbers, found):
     """Number the distinct keys, made of a word and the first ``len(further)`` further words; returns their number.
 
-    Each side has the starts of its buckets, its words, its further words, and an output: the number of the key of each
-    row. Outputs: ``keys[k]``, the words of key k; ``found[k]``, its first row, counted over all sides. `further` is a
-    tuple because the compiler knows its length and unrolls the loop over it, which halves the time.
+    Outputs: ``numbers[i]``, the number of the key of row i; ``found[k]``, the first row with key k; ``keys[k]``, its
+    words. `further` is a tuple because the compiler knows its length and unrolls the loop over it, which halves the
+    time.
     """
     columns, count, bits = len(further), np.uint64(0), np.int64(FIRST_BITS)
-    for b in range(sides[0][0].size - 1):
-        first, rows, before = np.int64(count), 0, 0
-        for starts, _, _, _ in sides:
-            rows += starts[b + 1] - starts[b]
-        bits = cleared(slots, rows, bits)
-        for starts, words, rest, numbers in sides:
-            for i in range(starts[b], starts[b + 1]):
-                write(words[i], rest, i, columns, keys, count)
-                found[count] = before + i
-                at, k = find_or_last(words[i], rest, i, columns, keys, count, slots, bits)
-                slots[at] = k
-                numbers[i] = k
-                count += np.uint64(k == count)
-                if crowded(np.int64(count) - first, slots, bits):
-                    bits = grown(keys, columns, first, np.int64(count), slots, bits)
-            before += words.size
+    for b in range(starts.size - 1):
+        first, bits = np.int64(count), cleared(slots, starts[b + 1] - starts[b], bits)
+        for i in range(starts[b], starts[b + 1]):
+            write(words[i], rest, i, columns, keys, count)
+            found[count] = i
+            at, k = find_or_last(words[i], rest, i, columns, keys, count, slots, bits)
+            slots[at] = k
+            numbers[i] = k
+            count += np.uint64(k == count)
+            if crowded(np.int64(count) - first, slots, bits):
+                bits = grown(keys, columns, first, np.int64(count), slots, bits)
     return np.int64(count)
 
 

@@ -88,7 +88,7 @@ def rank_buckets(rows, items, tallied, table, seen, above, twice, sums):
 
     Parameters
     ----------
-    rows : `streameval.kernels.prefetch.Addresses` of the buckets
+    rows : `streameval.kernels.singletons.Addresses` of the buckets
     items : int64 array of shape (n_buckets,), the items of each bucket
     tallied : bool array of shape (n_buckets,), whether the words of a bucket are counted in the table, not sorted;
         items with counts must be in buckets that are tallied

@@ -17,7 +17,8 @@ import numpy as np
 
 from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.keys import ID_BUCKETS
-from streameval.kernels.prefetch import Addresses, prefetch_at, word_at
+from streameval.kernels.prefetch import prefetch_at, word_at
+from streameval.kernels.singletons import Addresses
 
 LARGEST = 1 << 19  # items in a bucket; the tables of larger ones leave the cache and take too much memory
 
@@ -48,7 +49,7 @@ def tally_clusters(
 
     Parameters
     ----------
-    rows : `streameval.kernels.prefetch.Addresses` of the buckets
+    rows : `streameval.kernels.singletons.Addresses` of the buckets
     items : int64 array of shape (n_codes,), items of each code of the buckets
     words : number of words of a key
     first : number of the first bucket to count

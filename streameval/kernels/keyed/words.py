@@ -25,7 +25,7 @@ def tally_words(rows, weights, first, items, buckets, keys, sides, sums):
 
     Parameters
     ----------
-    rows : `streameval.kernels.prefetch.Addresses`, with 16-bit words
+    rows : `streameval.kernels.singletons.Addresses`, with 16-bit words
     weights : uint64 array of shape (n_segments,), the addresses of the weights; 0 for segments without weights
     first : index in `rows` of the first of these buckets
     items, buckets : int64 arrays of shape (n_buckets,), the items of each bucket, and its number, the upper bits of its

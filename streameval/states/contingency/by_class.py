@@ -4,18 +4,24 @@ One bucket holds all rows of a class and all its cells, each with its count n an
 r of the class, its largest cell and both margins of every cell are known. Cells with n = c = 1 are not stored: a class
 of size r has r − Σ n such cells, with the sum over its stored cells.
 
-The cells of some classes are visited twice, first for the sizes of the classes, then for the cells.
+One loop reads the cells where they lie in the segments and adds them up by size
+(`streameval.kernels.contingency.cells.tally_classes`). If a watcher sees the classes, or a bucket holds a giant one,
+their cells are read twice instead, first for the sizes, then for the cells.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from streameval.kernels.contingency.tables import add_margins
+from streameval.kernels.contingency.cells import ClassArrays, Tallies
+from streameval.kernels.contingency.tables import add_margins, slots_for
+from streameval.kernels.fused import FUSED
+from streameval.kernels.singletons import marks_for
 from streameval.states.contingency.cells import (
     Keys,
     Margins,
@@ -35,16 +41,18 @@ from streameval.states.keyed.ids import id_codes
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.contingency.cells import Watcher
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
+T = TypeVar("T")
+
 _TOGETHER = 1 << 19  # items of classes whose cells are copied, or gathered, together
 _TABLE, _LEAST = 8, 1 << 10  # largest number of entries of a table by size: for each item, or at least this
-_BITS, _SIZES = 6, 1 << 16  # bits of a small size, and largest number of sizes in a table
+_BITS, _SIZES = 6, 1 << 16  # bits of a small size, and number of sizes in a table, if there are many items
 
 
 @dataclass(frozen=True)
@@ -112,54 +120,28 @@ class ByClass:
         sizes = self._sizes()[start:stop]
         if not sizes.any():
             return Summary()
-        giant = self._giant(interval, budget)
+        giant = stop - start == 1 and sizes[0] > 4 * interval_items(budget)
+        if watcher is None and not giant and ("cells", "classes") in FUSED:
+            return self._in_place(interval, budget)
         cuts = [(start + i, start + j) for i, j in cut(sizes, _TOGETHER)]
-        return Summary().merge(*(self._summarize_together(some, watcher, giant=giant) for some in cuts))
+        return Summary().merge(*(self.summarize_read(some, budget, watcher, giant=giant) for some in cuts))
 
-    def _summarize_together(self, interval: Interval, watcher: Watcher | None, *, giant: bool) -> Summary:
-        """As `summarize`, of classes whose cells are in memory together, or of those of a giant bucket."""
-        margins, singles, cells = self._classes(interval, giant=giant)
-        if watcher is not None:
-            watcher.add_classes(margins.ids, margins.totals, margins.maxima, singles, cells())
-        parts = (known_cells(margins.totals[numbers], n, c, times) for numbers, n, c, times in cells())
-        return summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals), *parts)
-
-    def _classes(
-        self, interval: Interval, *, giant: bool
-    ) -> tuple[Margins, Array, Callable[[], Iterable[tuple[Array, Array, Array, Array]]]]:
-        """Sizes and largest cells of classes, the number of singleton cells of each, and all other cells.
-
-        The other cells are given by the number of their class, count n, cluster size c and multiplicity. Those of a
-        giant bucket come in parts and are read anew whenever they are needed.
-        """
-        margins = Margins(self.rows.layout.words - 1)
-        read: Callable[[], Iterable[tuple[Array, Array, Array, Array]]]
+    def summarize_read(self, interval: Interval, budget: Budget, watcher: Watcher | None, *, giant: bool) -> Summary:
+        """As `summarize`, of classes whose cells are read twice, first for the sizes of classes."""
+        others = _kept(lambda: pieces(self.others, 0, interval, budget), giant=giant)
+        margins, singles = self._margins(pieces(self.rows, 0, interval, budget), others())
 
         def number_cells() -> Iterator[tuple[Array, Array, Array, Array]]:
-            for words, rest, counts, _ in self.others.pieces(interval[0], 0):
+            for words, rest, counts, _ in others():
                 yield margins.number(words, rest), *self._counts(rest), counts
 
-        if giant:
-            read = number_cells
-            for words, rest, counts, _ in self.rows.pieces(interval[0], 0):
-                margins.count(margins.number(words, rest), np.ones(words.size, np.int64), counts)
-        else:
-            rows, others = (keyed.gather(*interval)[0] for keyed in (self.rows, self.others))
-            of_rows, of_others = margins.number_sides(
-                *((side.starts, side.words, side.rest) for side in (rows, others))
-            )
-            cells = [(of_others, *self._counts(others.rest), others.counts)]
-            read = partial(iter, cells)
-            margins.count(of_rows, np.ones(of_rows.size, np.int64), rows.counts)
-        singles = margins.totals.copy()
-        for numbers, n, _, times in read():
-            margins.count(numbers, n, times)
-        return margins, np.concatenate((singles, np.zeros(margins.totals.size - singles.size, np.int64))), read
-
-    def _giant(self, interval: Interval, budget: Budget) -> bool:
-        """Whether an interval is a bucket that is too large for memory."""
-        start, stop = interval
-        return stop - start == 1 and bool(self._sizes()[start] > 4 * interval_items(budget))
+        cells = _kept(number_cells, giant=giant)
+        if watcher is not None:
+            watcher.add_classes(margins.ids, margins.totals, margins.maxima, singles, cells())
+        parts = (
+            known_cells(codes, n, margins.totals, c, times if times.size else None) for codes, n, c, times in cells()
+        )
+        return summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals), *parts)
 
     def _sizes(self) -> Array:
         """Items of each bucket, as an int64 array."""
@@ -169,11 +151,61 @@ class ByClass:
         """Count n and cluster size c of other cells, from the further words of their keys; int64 arrays."""
         return sizes_of_cells(rest, self.rows.layout.words - 1, packed=self.packed)
 
+    def _margins(self, rows: Iterable[Sequence[Array]], others: Iterable[Sequence[Array]]) -> tuple[Margins, Array]:
+        """Sizes and largest cells of the classes of some rows and cells, and each class's number of singleton cells."""
+        margins = Margins(self.rows.layout.words - 1)
+        for words, rest, counts, _ in rows:
+            ones = np.ones(words.size, np.int64)
+            margins.add(words, rest, counts if counts.size else ones, ones - 1)
+        singles = margins.totals.copy()
+        np.minimum(singles, 1, out=margins.maxima)
+        for words, rest, counts, _ in others:
+            n = self._counts(rest)[0]
+            margins.add(words, rest, n * counts if counts.size else n, n)
+        return margins, np.concatenate((singles, np.zeros(margins.totals.size - singles.size, np.int64)))
+
+    def _in_place(self, interval: Interval, budget: Budget) -> Summary:
+        """As `summarize`; cells are read where they lie."""
+        both = self.rows, self.others
+        places = [keyed.places(*interval) for keyed in both]
+        items = [keyed.items_in(*interval)[0::2] for keyed in both]
+        together = items[0] + items[1]
+        cuts = cut(together, _TOGETHER)
+        most = max((int(together[i:j].sum()) for i, j in cuts), default=0)
+        entries = max(_TABLE * int(together.sum()), _LEAST)
+        bits = min(_BITS, (entries.bit_length() - 1) // 3)
+        further, maxima = tuple(range(self.rows.layout.words - 1)), 0
+        with (
+            _class_arrays(items, len(further), budget, counted=bool(places[0].at.counts.any())) as own,
+            budget.borrowed(most, ((4,), np.int64), ((2,), np.int64)) as large,
+            budget.borrowed(8**bits, ((), np.int64)) as (small,),
+        ):
+            small[:] = 0
+            listed = [[array[:0] for array in large]]
+            tallies = Tallies(small, *np.zeros((2, min(_SIZES, entries)), np.int64), *large)
+            for i, j in cuts:
+                form = further, self.others.layout.words - 1, self.packed, bits
+                *counts, largest = FUSED["cells", "classes"](places[0].at, places[1].at, i, j, *form, own, tallies)
+                listed.append([array[:count].copy() for array, count in zip(large, counts, strict=True)])
+                maxima += largest
+            found = np.flatnonzero(small != 0)  # takes half the time of searching numbers
+            low = (1 << bits) - 1
+            r, c, n, times = found >> (2 * bits), (found >> bits) & low, found & low, small[found]
+        cells, classes = (np.concatenate(parts).T.copy() for parts in zip(*listed, strict=True))
+        numbers, totals = _numbered_sizes(cells[0])
+        sizes = np.flatnonzero(tallies.sizes != 0)
+        in_table = np.arange(1 + max(int(r.max(initial=0)), int(c.max(initial=0))))
+        return Summary(classes=Sizes(sizes, tallies.sizes[sizes]).merge(Sizes.of(classes[0])), row_maxima=maxima).merge(
+            _singles(np.append(tallies.singles[sizes], classes[1]), np.append(sizes, classes[0])),
+            summarize_cells(r, c, n, in_table, in_table, times),
+            known_cells(numbers, cells[2], totals, cells[1], cells[3] if self.others.counted else None),
+        )
+
     def _match(self, interval: Interval, budget: Budget) -> tuple[Lines, Shared]:
         """The classes of an interval that the assignment needs, and their shared cells, by cluster."""
         keys = Keys(self.owner, self.rows.layout.words)
         builders = [SegmentBuilder.fitting(layout, budget, SLAB) for layout in core_layouts(keys)]
-        margins, singles, _ = self._classes(interval, giant=self._giant(interval, budget))
+        margins, singles = self._margins(*(pieces(keyed, 0, interval, budget) for keyed in (self.rows, self.others)))
         lone = margins.words(singles > 0)
 
         def parts() -> Iterator[Cells]:
@@ -192,6 +224,24 @@ class ByClass:
         return keep_undominated(parts, keep), Shared(*map(KeyedCounts.built, builders))
 
 
+@contextmanager
+def _class_arrays(items: Sequence[Array], further: int, budget: Budget, *, counted: bool) -> Iterator[ClassArrays]:
+    """Arrays for the largest bucket, given the singleton cells and the other cells of each bucket."""
+    both, rows, cells = (int(sizes.max(initial=0)) for sizes in (items[0] + items[1], *items))
+    with (
+        budget.borrowed(both, ((further + 4,), np.uint64)) as (classes,),
+        budget.borrowed(cells, ((), np.int32)) as (owners,),
+        budget.borrowed(rows, ((), np.uint64), ((further,), np.uint64), ((), np.int64)) as (words, rest, counts),
+    ):
+        slots = slots_for(np.array([0, both]))
+        yield ClassArrays(slots, classes, owners, marks_for(rows), words, rest, counts if counted else counts[:0])
+
+
+def _kept(read: Callable[[], Iterable[T]], *, giant: bool) -> Callable[[], Iterable[T]]:
+    """The function; if what it reads fits into memory, it is kept and read once."""
+    return read if giant else cache(lambda: list(read()))
+
+
 def _singles(times: Array, totals: Array) -> Summary:
     """Partial summary of singleton cells (n = c = 1), `times` of each class.
 
@@ -208,25 +258,14 @@ def lone_classes(sizes: Array, times: Array) -> Summary:
     """Cells of classes of one row, `times` of them in clusters of each size."""
     total = int(times.sum())
     ones = np.ones(sizes.size, np.int64)
-    return known_cells(ones, ones, sizes, times).merge(Summary(classes=Sizes.repeat(1, total), row_maxima=total))
+    cells = known_cells(np.zeros(sizes.size, np.int64), ones, ones[:1], sizes, times)
+    return cells.merge(Summary(classes=Sizes.repeat(1, total), row_maxima=total))
 
 
-def known_cells(r: Array, n: Array, c: Array, times: Array) -> Summary:
-    """Partial summary of cells with known class size r, cluster size c, count n and multiplicity (empty: 1 each).
-
-    Most cells of a large table are small, so that few different ones occur: those are counted.
-    """
-    times = times if times.size else np.ones(n.size, np.int64)
-    small = (r | c) >> _BITS == 0
-    table = np.zeros(8**_BITS, np.int64)
-    np.add.at(table, (((r << _BITS) | c) << _BITS | n)[small], times[small])
-    found, low = np.flatnonzero(table != 0), (1 << _BITS) - 1  # takes half the time of searching numbers
-    r, c, n = (
-        np.concatenate((some, each[~small]))
-        for some, each in ((found >> 2 * _BITS, r), (found >> _BITS & low, c), (found & low, n))
-    )
-    (rows, classes), (columns, clusters) = _numbered_sizes(r), _numbered_sizes(c)
-    return summarize_cells(rows, columns, n, classes, clusters, np.concatenate((table[found], times[~small])))
+def known_cells(codes: Array, n: Array, totals: Array, c: Array, times: Array | None) -> Summary:
+    """Partial summary of cells with known class and cluster sizes; clusters of equal size are combined."""
+    columns, clusters = _numbered_sizes(c)
+    return summarize_cells(codes, columns, n, totals, clusters, times)
 
 
 def _numbered_sizes(sizes: Array) -> tuple[Array, Array]:

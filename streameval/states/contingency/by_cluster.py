@@ -34,6 +34,7 @@ import numpy as np
 from streameval.kernels.contingency.cells import BucketArrays, CellArrays
 from streameval.kernels.contingency.tables import add_margins, slots_for, tally_small
 from streameval.kernels.fused import FUSED
+from streameval.kernels.singletons import marks_for
 from streameval.states.contingency.by_class import ByClass, lone_classes
 from streameval.states.contingency.cells import (
     Keys,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.contingency.cells import Watcher
     from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
-    from streameval.states.keyed.layout import Interval, Side
+    from streameval.states.keyed.layout import Interval, SegmentAddresses, Side
     from streameval.typing import Array
 
     Part = tuple[Array, Array, Array, Array]  # see `_distinct_cells`
@@ -206,7 +207,7 @@ class _Pass:
             most = max(_CELLS + _CELLS // 8, *(int(items[i:j].sum()) for i, j in cuts))
         shapes = ((), np.uint64), ((further,), np.uint64), ((keys.class_,), np.uint64), ((), np.int64)
         with (
-            self._bucket_arrays(int(items.max(initial=0))) as own,
+            self._bucket_arrays(int(items.max(initial=0)), places) as own,
             self._budget.borrowed(most, *shapes) as (words, rest, singles, large),
         ):
             columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_))
@@ -227,18 +228,21 @@ class _Pass:
         at = self._sizes_end
         rows, _ = sizes_of_cells(rest, at - 1 if self._packed else at - 2, packed=self._packed)
         clusters = Margins(self._keys.cluster - 1)
-        numbers = clusters.number(rest[:, at], rest[:, at + 1 :])
-        clusters.count(numbers, rows)
+        numbers = clusters.add(rest[:, at], rest[:, at + 1 :], rows, rows)
         if self._watcher is not None:
             cells = [(numbers, classes, rows)]
             self._watcher.add_clusters(clusters.ids, clusters.totals, np.zeros_like(clusters.totals), cells)
 
     @contextmanager
-    def _bucket_arrays(self, rows: int) -> Iterator[BucketArrays]:
+    def _bucket_arrays(self, rows: int, places: SegmentAddresses) -> Iterator[BucketArrays]:
         """Arrays for the largest bucket."""
-        widths = (sum(self._keys) + 2,), (self._keys.class_ + 2,)
-        with self._budget.borrowed(rows, *((width, np.uint64) for width in widths)) as (clusters, strays):
-            yield BucketArrays(slots_for(np.array([0, rows])), clusters, strays)
+        width, class_ = sum(self._keys), self._keys.class_
+        widths = (width + 2,), (class_ + 2,), (), (width - 1,)
+        shapes = (*((each, np.uint64) for each in widths), ((), np.int64))
+        with self._budget.borrowed(rows, *shapes) as (clusters, strays, words, rest, counts):
+            slots = slots_for(np.array([0, rows]))
+            counts = counts if places.at.counts.any() else counts[:0]
+            yield BucketArrays(slots, clusters, strays, marks_for(rows), words, rest, counts)
 
     def _take_giant(self, keyed: KeyedCounts, bucket: int, room: int) -> None:
         """Visit the clusters of a bucket too large for memory."""
@@ -250,8 +254,8 @@ class _Pass:
         at = self._keys.cluster
         clusters = Margins(at - 1)
         for words, counts, lone, lone_counts in parts():
-            clusters.count(clusters.number(words[:, 0], words[:, 1:]), counts)
-            clusters.count(clusters.number(lone[:, 0], lone[:, 1:]), np.ones_like(lone_counts), lone_counts)
+            clusters.add(words[:, 0], words[:, 1:], counts, counts)
+            clusters.add(lone[:, 0], lone[:, 1:], lone_counts, np.ones_like(lone_counts))
         sizes, classless = clusters.totals, np.zeros_like(clusters.totals)
         for words, counts, lone, lone_counts in parts():
             self._add(words, counts, sizes[clusters.number(words[:, 0], words[:, 1:])])

@@ -13,7 +13,7 @@ import numpy as np
 
 from streameval.kernels.contingency.tables import add_margins, number_keys, slots_for
 from streameval.kernels.keys import ID_BUCKETS, unmix
-from streameval.states.keyed.layout import NO_COUNTS, Interval, Layout, cut
+from streameval.states.keyed.layout import Interval, Layout, cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,58 +131,38 @@ class Margins:
     def __init__(self, columns: int) -> None:
         self.columns = columns
         self.totals, self.maxima = np.empty(0, np.int64), np.empty(0, np.int64)
-        self._keys = np.empty((0, 1 + columns), np.uint64)
+        self._words, self._rest = np.empty(0, np.uint64), np.empty((0, columns), np.uint64)
 
     def words(self, which: Array) -> Array:
         """Words of the keys numbered `which`, as a uint64 array of shape (n, n_words)."""
-        words: Array = self._keys[which]
-        return words
+        return np.column_stack((self._words[which], self._rest[which]))
 
     def ids(self, which: Array) -> Array:
         """As `words`, with the first word unmixed."""
-        return np.column_stack((unmix(self._keys[which, 0]), self._keys[which, 1:]))
+        return np.column_stack((unmix(self._words[which]), self._rest[which]))
 
     def number(self, words: Array, rest: Array) -> Array:
         """Numbers of keys; new keys are added."""
-        known, new = (
-            (np.array([0, first.size]), np.ascontiguousarray(first), np.ascontiguousarray(more))
-            for first, more in ((self._keys[:, 0], self._keys[:, 1:]), (words, rest[:, : self.columns]))
-        )
-        return self.number_sides(known, new)[1]
+        known = self.totals.size
+        words = np.concatenate((self._words, words))
+        rest = np.concatenate((self._rest, rest[:, : self.columns]))
+        numbers, first = numbered(np.array([0, words.size]), words, rest, self.columns)
+        more = np.zeros(first.size - known, np.int64)
+        if more.size:
+            self._words, self._rest = words[first], rest[first]
+            self.totals, self.maxima = np.concatenate((self.totals, more)), np.concatenate((self.maxima, more))
+        return numbers[known:]
 
-    def number_sides(self, *sides: tuple[Array, Array, Array]) -> list[Array]:
-        """Numbers of the keys of several sides (`number_sides`), which have all keys seen so far."""
-        numbers, _, self._keys = number_sides(self.columns, *sides)
-        more = np.zeros(len(self._keys) - self.totals.size, np.int64)
-        self.totals, self.maxima = np.concatenate((self.totals, more)), np.concatenate((self.maxima, more))
+    def add(self, words: Array, rest: Array, counts: Array, largest: Array) -> Array:
+        """Add counts to their keys; returns the numbers of the keys."""
+        numbers = self.number(words, rest)
+        add_margins(numbers, counts, largest, self.totals, self.maxima)
         return numbers
-
-    def count(self, numbers: Array, n: Array, times: Array = NO_COUNTS) -> None:
-        """Add the counts n of cells to their keys; each stands for `times` cells (empty: one)."""
-        add_margins(numbers, n * times if times.size else n, n, self.totals, self.maxima)
-
-
-def number_sides(columns: int, *sides: tuple[Array, Array, Array]) -> tuple[list[Array], Array, Array]:
-    """Number the keys of several sides, each of which has starts of buckets, words and further words.
-
-    The keys of different buckets must differ.
-
-    Returns
-    -------
-    numbers : for each side, the number of each key
-    first : the first row of each number, counted over all sides
-    keys : uint64 array of shape (n_keys, 1 + columns)
-    """
-    numbers = [np.empty(words.size, np.int64) for _, words, _ in sides]
-    size = sum(each.size for each in numbers)
-    first, keys = np.empty(size, np.int64), np.empty((size, 1 + columns), np.uint64)
-    given = tuple((*side, each) for side, each in zip(sides, numbers, strict=True))
-    slots = slots_for(np.add.reduce([starts for starts, _, _ in sides]))
-    count = number_keys(given, tuple(range(columns)), slots, keys, first)
-    return numbers, first[:count], keys[:count]
 
 
 def numbered(starts: Array, words: Array, rest: Array, columns: int) -> tuple[Array, Array]:
     """Number of each key, and the first row of each number; the keys of different buckets must differ."""
-    (numbers,), first, _ = number_sides(columns, (starts, words, rest))
-    return numbers, first
+    numbers, first = np.empty((2, words.size), np.int64)
+    keys = np.empty((words.size, 1 + columns), np.uint64)
+    table = slots_for(starts), keys
+    return numbers, first[: number_keys(starts, words, rest, tuple(range(columns)), *table, numbers, first)]

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.contingency.tables import add_margins
 from streameval.states.contingency.cells import Margins, cut_within, interval_items, pieces
 from streameval.states.contingency.summary import Summary
 from streameval.states.keyed.layout import NO_COUNTS
@@ -159,8 +158,7 @@ def keep_undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells
     for part in parts():
         lines = lines or Margins(part.line.shape[1] - 1)
         own_counts = np.where(part.shared, 0, part.counts)
-        numbers = lines.number(part.line[:, 0], part.line[:, 1:])
-        add_margins(numbers, part.shared.astype(np.int64), own_counts, lines.totals, lines.maxima)
+        lines.add(part.line[:, 0], part.line[:, 1:], part.shared.astype(np.int64), own_counts)
     if lines is None:
         return Lines()
     shares, own = lines.totals, lines.maxima

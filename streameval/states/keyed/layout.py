@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels.blocks.clusters import BLOCK_BITS
-from streameval.kernels.prefetch import Addresses
+from streameval.kernels.singletons import Addresses
 from streameval.typing import Array
 
 if TYPE_CHECKING:
