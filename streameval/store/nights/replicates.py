@@ -42,6 +42,7 @@ NIGHTS = 2 * PAST + 1  # a night, a window before it, and the floors of that win
 MOST_BYTES = 256 << 20
 _HASH = 32  # bytes of a hash
 _LEVEL = 0.95  # a level is needed to compute replicates; no interval of this level is used
+_SAMPLED = "the value is of a sample of the rows, and replicates do not hold the error of the draw"
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,16 @@ class Replicates:
         blocks = max((one.replicates.size for one in estimates), default=1) or 1
         replicates = np.full((len(estimates), blocks), math.nan)
         rows = np.zeros((len(estimates), blocks), np.float32)
+        problems = [one.unsound or (_SAMPLED if one.drawn else None) for one in estimates]
         for i, one in enumerate(estimates):
-            if one.unsound is None and one.replicates.size == blocks:  # those of a grid are around the grid's value
+            if problems[i] is None and one.replicates.size == blocks:  # those of a grid are around the grid's value
                 replicates[i] = one.replicates + (one.scalar.value - one.around)
                 rows[i] = one.sizes.counts[one.sizes.governing[1]]
         table = to_arrow(one.scalar for one in estimates)
         texts = {
             "name": [slice_name(one.scalar.slice) for one in estimates],
             "scale": [one.scale for one in estimates],
-            "problem": [one.unsound for one in estimates],
+            "problem": problems,
         }
         for name, column in texts.items():
             table = table.append_column(name, pa.array(column, pa.string()))

@@ -203,13 +203,15 @@ def judge_usual(
     for at, (name, one) in enumerate(defined.items()):
         there = ~np.isnan(series.values[:-1, at]) & ~np.isnan(squares[:-1, at])
         usual, past = np.flatnonzero(there & behind[:-1])[-BASELINE:], np.flatnonzero(there)[-PAST:]
-        if usual.size < ENOUGH or (rule.always and past.size < PAST):
+        if one.ci_reason and math.isnan(squares[-1, at]):
+            judgements[name] = undecided(rule, one.value, int(usual.size), f"no interval: {one.ci_reason}")
+        elif usual.size < ENOUGH or (rule.always and past.size < PAST):
             enough = ENOUGH if usual.size < ENOUGH else PAST
             found = plural(int(min(usual.size, enough) if usual.size < ENOUGH else past.size), "night")
             why = f"{found} to compare with, {enough} are needed{resumes if usual.size < ENOUGH else ''}"
             judgements[name] = undecided(rule, one.value, int(usual.size), why)
         elif math.isnan(squares[-1, at]) or units[at] < LEAST_UNITS:
-            why = one.ci_reason or f"{units[at]:.3g} effective units, {LEAST_UNITS} are needed"
+            why = f"{units[at]:.3g} effective units, {LEAST_UNITS} are needed"
             judgements[name] = undecided(rule, one.value, int(usual.size), f"no interval: {why}")
         else:
             values = series.values[past, at], squares[past, at], np.array(sides)[past]

@@ -445,3 +445,26 @@ def test_a_difference_of_columns_is_judged_and_kept(data, tmp_path):
     assert made.check(rule).passed
     with pytest.raises(OptionError, match=r"keeps no blocks of units.*add --unit"):
         made.check("roc_auc[score_lr] >= 0.9 @95%")
+
+
+def nights_of_units(folder, days=9, **columns):
+    """Nights of 400 rows in 200 units, each with further columns made from the units."""
+    rng = np.random.default_rng(0)
+    for day in range(1, days + 1):
+        unit = rng.integers(0, 200, 400)
+        label = (unit % 3 == 0) & (unit % 5 > 0)
+        table = {"label": label, "s": rng.normal(label * 2.5), "unit": unit}
+        (folder / f"night=2026-01-{day:02}").mkdir(parents=True)
+        table |= {name: change(unit) for name, change in columns.items()}
+        pq.write_table(pa.table(table), folder / f"night=2026-01-{day:02}" / "a.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("ending", ["drop <= 0.5 @95%", ">= 0.1 always @95%"])
+def test_the_error_of_a_draw_is_not_left_out(tmp_path, ending):
+    """A value of a sample has no replicates that hold the error of the draw: undecided."""
+    store = Store(tmp_path / "store", threads=1)
+    store.update(nights_of_units(tmp_path / "data"), score="s", unit="unit", approx_agc=True, sample=0.5)
+    found = store.check(f"agc_approx[s] {ending}").judgements[-1]
+    assert found.outcome == "undecided"
+    assert "of a sample" in found.reason
