@@ -208,11 +208,11 @@ class Request:
     @property
     def columns(self) -> list[str]:
         """Columns to read, each once."""
-        ids = map(IdName, filter(None, (*self.clusters, self.classes, self.mean_over)))
-        named = (*self._labels, *self.scores, *ids, *self.sketches, self.weight)
-        unit = IdName(self.resampling.unit or "")
+        groups, unit = (*self.clusters, self.classes, self.mean_over), self.resampling.unit
+        named = (*self._labels, *self.scores, *groups, *self.sketches, self.weight)
         others = (*(self.where.columns if self.where else ()), *self.slicing.columns, unit)
-        return list(dict.fromkeys(name for name in (*named, *others) if name))
+        names = dict.fromkeys(name for name in (*named, *others) if name)
+        return [IdName(name) if name in (*groups, unit) else name for name in names]
 
     @property
     def _labels(self) -> list[str]:

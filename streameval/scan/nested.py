@@ -149,7 +149,12 @@ def column_of(data: pa.Table | pa.RecordBatch, column: str) -> pa.ChunkedArray |
 
 def _descend(array: pa.Array, steps: list[str | int]) -> pa.Array:
     """What the steps of a path lead to."""
-    array = array.storage if isinstance(array.type, pa.BaseExtensionType) else array
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if types.is_dictionary(array.type):
+        array = array.dictionary.take(array.indices)
+    elif types.is_run_end_encoded(array.type):
+        array = pc.run_end_decode(array)
     if _is_vector(array.type) and steps[0] == "values" and len(steps) > 1:
         return _vector_element(array, int(steps[1]))
     step, *below = steps
@@ -181,9 +186,9 @@ def _vector_element(vector: pa.Array, index: int) -> pa.Array:
     """The element of each vector; null where the vector is null or too short."""
     kind, size, indices, values = (pc.struct_field(vector, [name]) for name in _SPARK_VECTOR)
     dense = _element(values, index)
-    rows = pc.list_parent_indices(indices).to_numpy()
-    places = np.flatnonzero(indices.flatten().to_numpy() == index)
-    rows, counts = rows[places], pc.fill_null(pc.list_value_length(indices), 0).to_numpy()
+    counts = pc.fill_null(pc.list_value_length(indices), 0).to_numpy()
+    places = np.flatnonzero(indices.flatten().to_numpy() == index)  # of the lists that are not null
+    rows = np.repeat(np.arange(counts.size), counts)[places]
     at = np.full(len(vector), -1, np.int64)
     at[rows] = _starts(values)[rows] + places - (np.cumsum(counts) - counts)[rows]
     stored = values.values.take(pa.array(at, mask=at < 0))

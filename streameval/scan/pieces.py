@@ -36,7 +36,7 @@ from pyarrow import types
 from streameval.errors import MissingColumnError, MissingInputError, SchemaError
 from streameval.scan.derived import SlicingColumn, SourceColumn
 from streameval.scan.nested import column_of, flat_remedy, nested_path, type_at
-from streameval.scan.widen import plain
+from streameval.scan.widen import occurring, plain
 from streameval.wording import nearest
 
 if TYPE_CHECKING:
@@ -51,6 +51,33 @@ class Source(Protocol):
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield batches with at least `columns`, of at most `batch_rows` rows if the source can limit them."""
         ...
+
+
+_NO_ID = "a decimal id is the integer of its value, from -2^63 to 2^63 - 1, not {}: write others as texts"
+
+
+def whole_ids(array: pa.Array, column: str, name: str, row: int) -> pa.Array:
+    """Decimal ids as int64; `row` is the number of the first one, and `name` the file in the message.
+
+    Raises
+    ------
+    SchemaError
+        If a value has a fraction, or is no 64-bit integer.
+    """
+    if types.is_dictionary(array.type):
+        array = occurring(array)
+        try:
+            return whole_ids(array.dictionary, column, name, row).take(array.indices)
+        except SchemaError:  # which has the place in the dictionary
+            array = array.dictionary_decode()
+    if array.type.bit_width < 128:  # Arrow casts shorter ones wrongly
+        array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid:
+        values = ((i, value) for i, value in enumerate(array.to_pylist()) if value is not None)
+        i, value = next((i, v) for i, v in values if v != int(v) or not -(1 << 63) <= v < 1 << 63)
+        raise SchemaError(f"{name}: column {column!r}, row {row + i:,}: {_NO_ID.format(value)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +100,13 @@ class Constant:
         return pa.scalar(self.value, self.kind).cast(kind)
 
     def array(self, kind: pa.DataType, rows: int) -> pa.Array:
-        """The column of `rows` rows, cast to `kind`."""
-        return pa.repeat(self.scalar(kind), rows)
+        """The column of `rows` rows, cast to `kind`; raises `SchemaError` for an id that is no 64-bit integer."""
+        try:
+            return pa.repeat(self.scalar(kind), rows)
+        except pa.ArrowInvalid:
+            if not types.is_decimal(self.kind):
+                raise
+            raise SchemaError(f"{_NO_ID.format(self.value)}, which a key of the partitions has") from None
 
 
 @dataclass(frozen=True, slots=True)

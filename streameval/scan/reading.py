@@ -17,6 +17,7 @@ from streameval.scan.faults import READ_ERRORS, ChangedFileError, reason, unread
 from streameval.scan.nested import column_of
 from streameval.scan.parquet.pages import TEXT_BYTES, decodable_rows
 from streameval.scan.parquet.row_groups import Int96Error
+from streameval.scan.pieces import whole_ids
 from streameval.scan.widen import conform, is_text, plain
 from streameval.wording import plural
 
@@ -103,13 +104,13 @@ def _conformed(array: pa.Array, field: pa.Field, name: str, row: int) -> pa.Arra
     Raises
     ------
     SchemaError
-        If the unit of the scan does not hold a time, or an id is a decimal that is no 64-bit integer.
+        If the unit of the scan does not hold a time, or a decimal id is no 64-bit integer.
     """
+    if types.is_decimal(plain(array.type)) and types.is_integer(field.type):
+        return whole_ids(array, field.name, name, row)
     try:
         return conform(array, field.type)
     except pa.ArrowInvalid as error:
-        if types.is_decimal(plain(array.type)):
-            raise _fraction(array, field.name, name, row) from None
         if not types.is_temporal(field.type):
             raise
         # a plan knows other columns of nanoseconds from the footer, and reads all files in these
@@ -119,16 +120,6 @@ def _conformed(array: pa.Array, field: pa.Field, name: str, row: int) -> pa.Arra
             f"{name}: column {field.name!r} has a time that {field.type}, as which all files are read, does not hold "
             f"({reason(error)}); {'write it as a timestamp in nanoseconds' if int96 else remedies}"
         ) from error
-
-
-def _fraction(array: pa.Array, column: str, name: str, row: int) -> SchemaError:
-    """The error for ids, of which at least one is a decimal that is no 64-bit integer."""
-    values = ((i, value) for i, value in enumerate(array.to_pylist()) if value is not None)
-    i, value = next((i, v) for i, v in values if v != int(v) or not -(1 << 63) <= v < 1 << 63)
-    return SchemaError(
-        f"{name}: column {column!r} has the id {value} in row {row + i:,}; a decimal id is the integer of its value, "
-        "from -2^63 to 2^63 - 1: write others as texts"
-    )
 
 
 def _limited(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

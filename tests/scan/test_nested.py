@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
@@ -64,6 +65,28 @@ def test_vectors_of_spark(rows: list[Any], data: st.DataObject) -> None:
     table = pa.table({"p": pa.array(vectors, VECTOR)}).slice(start)
     expected = [None if row is None or len(row) < 2 else row[1] for row in rows[start:]]
     assert column_of(table, "p.values[1]").to_pylist() == expected
+
+
+def test_children_of_nulls_do_not_count() -> None:
+    """A struct that is null may still have values below, as those that were masked in memory."""
+    vectors = pa.array([make_vector([0.5, 0.25, 0.0], dense=False)] * 4, VECTOR)
+    mask = pa.array([False, True, False, True])
+    masked = pa.StructArray.from_buffers(
+        VECTOR, 4, [pa.array([True, False, True, False]).buffers()[1]], children=[vectors.field(i) for i in range(4)]
+    )
+    assert masked.is_null().equals(mask)
+    assert column_of(pa.table({"p": masked}), "p.values[1]").to_pylist() == [0.25, None, 0.25, None]
+    lists = pa.array([[1], [2], [3]], mask=np.array([False, True, False]))
+    assert column_of(pa.table({"l": lists}), "l[0]").to_pylist() == [1, None, 3]
+
+
+def test_encoded_structs() -> None:
+    """Of a dictionary, and run-end encoded."""
+    structs = pa.array([{"x": 1.0}, {"x": 2.0}, {"x": 1.0}])
+    coded = pa.DictionaryArray.from_arrays([0, 1, 0], structs.slice(0, 2))
+    assert column_of(pa.table({"s": coded}), "s.x").to_pylist() == [1.0, 2.0, 1.0]
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), structs.slice(0, 2))
+    assert column_of(pa.table({"s": runs}), "s.x").to_pylist() == [1.0, 1.0, 2.0]
 
 
 def test_every_kind_of_input(tmp_path: Path) -> None:

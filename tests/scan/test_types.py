@@ -418,7 +418,16 @@ def test_decimal_ids_equal_the_integers_of_their_values(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     store.update(tmp_path / "night=2026-01-01", **options)
     assert store.evaluate().results == evaluate(pa.table(plain), **options).results
+    for roles in ({"where": "campaign >= 0"}, {"by": "campaign"}, {"cluster": "campaign"}):
+        assert evaluate(night, score="score", unit="campaign", **roles).rows == 5  # a column in two roles
+    coded = night.set_column(1, "cluster", pa.array(map(Decimal, ids)).cast(pa.decimal128(38, 1)).dictionary_encode())
+    assert evaluate(coded, **options).results == evaluate(pa.table(plain), **options).results
+    short = night.slice(0, 4).cast(night.schema.set(1, pa.field("cluster", pa.decimal128(5, 2))))
+    short = short.set_column(1, "cluster", short["cluster"].cast(pa.decimal32(5, 2)))
+    assert evaluate(short, **options).results == evaluate(pa.table(plain).slice(0, 4), **options).results
     for bad in ("7.5", str(2**63)):
-        broken = night.set_column(1, "cluster", pa.array([7, 7, 12, Decimal(bad), 1], pa.decimal128(38, 1)))
-        with pytest.raises(SchemaError, match=rf"'cluster' has the id {bad}(\.0)? in row 3; .*: write others as"):
-            evaluate(broken, cluster="cluster")
+        wrong = pa.array([7, 7, 12, Decimal(bad), 1], pa.decimal128(38, 1))
+        for column in (wrong, wrong.dictionary_encode()):
+            broken = night.set_column(1, "cluster", column)
+            with pytest.raises(SchemaError, match=rf"'cluster', row 3: a decimal id .*, not {bad}(\.0)?: write others"):
+                evaluate(broken, cluster="cluster")

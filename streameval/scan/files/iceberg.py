@@ -3,8 +3,8 @@
 A table is named by its directory, by a metadata file, by ``catalog://name/namespace.table`` of a catalog that pyiceberg
 is configured for, or is a `pyiceberg.table.Table`. A directory stands for its newest metadata file; a catalog knows
 which one is current. Columns are found by their field ids, so that a file may have other names; a column that a file
-lacks has its initial default there. Rows that position deletes or deletion vectors name are left out. Equality deletes
-are refused, since they would have to be joined with the rows.
+lacks has its initial default there, but a field below a column that it lacks is an error. Rows that position deletes or
+deletion vectors name are left out. Equality deletes are refused, since they would have to be joined with the rows.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from streameval.scan.nested import TableNames
 from streameval.scan.pieces import Constant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table.name_mapping import MappedField, NameMapping
 
     from streameval.typing import Array
 
@@ -142,7 +143,7 @@ class Snapshot:
                     "(rewrite_data_files), or give the rows as Arrow (table.scan().to_arrow_batch_reader())"
                 ) from error
             raise CorruptFileError(f"{self.name}: its manifests cannot be read: {reason(error)}") from error
-        names, columns = _columns(schema)
+        names, columns = _columns(schema, self.table.name_mapping())
         deletes = _Deletes(self.table, self.name)
         for task in tasks:
             if task.file.file_format.name != "PARQUET":
@@ -173,8 +174,11 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_timestamp(kind) or pa.types.is_time(kind) else kind
 
 
-def _columns(schema: Schema) -> tuple[TableNames, tuple[tuple[str, Constant], ...]]:
-    """The names of columns and fields by id, and all columns with their initial defaults."""
+def _columns(schema: Schema, mapping: NameMapping | None) -> tuple[TableNames, tuple[tuple[str, Constant], ...]]:
+    """The names of columns and fields by id, and all columns with their initial defaults.
+
+    A file without ids was added as it is; the table's name mapping says which ids its names stand for.
+    """
     from pyiceberg.io.pyarrow import schema_to_pyarrow
     from pyiceberg.schema import index_name_by_id
 
@@ -185,8 +189,18 @@ def _columns(schema: Schema) -> tuple[TableNames, tuple[tuple[str, Constant], ..
     )
     by_id = index_name_by_id(schema)
     names = TableNames((number, name) for number, name in by_id.items())
-    names.update({name: name for name in by_id.values()})  # for files without ids, which were added as they are
+    paths = {name: name for name in by_id.values()} if mapping is None else dict(_mapped(mapping.root, by_id))
+    names.update(paths.items())
     return names, columns
+
+
+def _mapped(fields: Sequence[MappedField], by_id: Mapping[int, str], above: str = "") -> Iterator[tuple[str, str]]:
+    """The paths that a name mapping has for columns and fields in files, with their names in the table."""
+    for field in fields:
+        for name in field.names:
+            if field.field_id is not None and field.field_id in by_id:
+                yield above + name, by_id[field.field_id]
+            yield from _mapped(field.fields, by_id, f"{above}{name}.")
 
 
 class _Deletes:
@@ -211,7 +225,11 @@ class _Deletes:
         for file in task.delete_files:
             if file.file_path not in self._positions:
                 self._positions[file.file_path] = self._read(file)
-            deleted[self._positions[file.file_path].get(task.file.file_path, [])] = 1
+            positions = self._positions[file.file_path].get(task.file.file_path, np.empty(0, np.int64))
+            if positions.size and not 0 <= positions.min() <= positions.max() < deleted.size:
+                what = f"{file.file_path} deletes rows that {task.file.file_path} does not have"
+                raise CorruptFileError(f"{self._name}: {what}; repair the table")
+            deleted[positions] = 1
         return np.packbits(deleted).tobytes()
 
     def _read(self, file: DataFile) -> dict[str, Array]:

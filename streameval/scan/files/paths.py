@@ -127,7 +127,7 @@ class File:
                 if found.value != text:
                     both = f"the path gives the key {key!r} two values, {found.value} and {text}"
                     raise SchemaError(f"{self.name}: {both}; rename one of the directories")
-        return dict(self.columns) | hive | constants
+        return hive | dict(self.columns) | constants
 
     def deleted_rows(self, first: int, rows: int) -> Array:
         """Which of `rows` rows, from row `first` on, are deleted: a uint8 array of shape (rows,) of zeros and ones."""

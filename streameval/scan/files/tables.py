@@ -161,8 +161,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
     found = []
     for row in actions.to_pylist():
         values = row.get("partition") or {}
-        keys = {kind.name: (names or {}).get(kind.name, kind.name) for kind in kinds}
-        constants = tuple((keys[kind.name], Constant(values[kind.name], kind.type)) for kind in kinds)
+        constants = tuple((kind.name, Constant(values[kind.name], kind.type)) for kind in kinds)
         path = unescaped(row["path"])
         if "://" in path or path.startswith("/"):
             raise DataError(

@@ -297,7 +297,7 @@ class TableRows:
         keep, row = np.unpackbits(np.frombuffer(self.deleted, np.uint8)) == 0, 0
         for stored in self.source.batches([self.stored.get(name, name) for name in columns], batch_rows):
             batch = stored
-            if self.stored:
+            if self.stored and columns:  # a batch without columns has its number of rows
                 arrays = [column_of(stored, self.stored.get(name, name)) for name in columns]
                 batch = pa.RecordBatch.from_arrays(arrays, list(columns))
             yield batch.filter(pa.array(keep[row : row + batch.num_rows])) if keep.size else batch

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from streameval import Store, evaluate
-from streameval.errors import DataError, MissingInputError, OptionError
+from streameval.errors import CorruptFileError, DataError, MissingInputError, OptionError
 from streameval.scan import plan, read
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 pytest.importorskip("pyiceberg")
+
+from pyiceberg.types import DoubleType, LongType, StringType
 
 ROWS = 40
 
@@ -99,8 +101,6 @@ def test_partitions_prune(table: Table) -> None:
 
 def test_schemas_evolve_by_field_id(table: Table) -> None:
     """Columns that were renamed, exchanged, widened, added and dropped, in files that were written before."""
-    from pyiceberg.types import DoubleType, LongType
-
     with table.update_schema() as schema:
         schema.rename_column("score", "old_score").rename_column("meta.length", "letters")
     with table.update_schema() as schema:
@@ -115,6 +115,23 @@ def test_schemas_evolve_by_field_id(table: Table) -> None:
     assert rows_of(table, columns) == sorted(({name: row[name] for name in columns} for row in expected), key=repr)
     with pytest.raises(DataError, match="no column 'campaign'"):
         plan(table, ["campaign"])
+
+
+def test_added_files_have_the_names_of_the_mapping(table: Table, tmp_path: Path) -> None:
+    """Files without ids are found by the table's name mapping; a key of their path is no column of the table."""
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "region=FR" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(make_rows(3), path)
+    table.add_files([str(path)])
+    with table.update_schema() as schema:
+        schema.rename_column("score", "new_score").rename_column("meta.length", "letters")
+        schema.add_column("region", StringType())
+    columns = ["new_score", "meta.letters", "region", "night"]
+    expected = [row | {"meta.letters": row["meta"]["letters"]} for row in table.scan().to_arrow().to_pylist()]
+    assert rows_of(table, columns) == sorted(({name: row[name] for name in columns} for row in expected), key=repr)
+    assert {row["night"] for row in rows_of(table, ["night"])} == {date(2026, 1, night) for night in (1, 2, 3)}
 
 
 def test_deletes(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +152,10 @@ def test_deletes(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     expected = table.scan().to_arrow().select(["id", "night"]).to_pylist()
     assert len(expected) == 2 * ROWS - 2
     assert rows_of(table, ["id", "night"]) == sorted(expected, key=repr)
+
+    pq.write_table(pa.table({"file_path": [tasks[0].file.file_path], "pos": pa.array([ROWS])}), deletes)
+    with pytest.raises(CorruptFileError, match=r"deletes\.parquet deletes rows that .* does not have"):
+        plan(table, ["id"])
 
     def refuse(_: object) -> Any:
         raise ValueError(

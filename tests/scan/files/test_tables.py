@@ -232,8 +232,11 @@ def test_deletion_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_column_mapping(tmp_path: Path, mode: str) -> None:
-    """Columns and fields are read under their names in the files, or by their ids; dropped ones are gone."""
-    stored = {"label": "label", "score": "old", "old": "score", "night": "col-n", "added": "col-x", "m": "m"}
+    """Columns and fields are read under their names in the files, or by their ids; dropped ones are gone.
+
+    A column has the name under which the log stores the one of the partitions.
+    """
+    stored = {"label": "label", "score": "old", "col-n": "score", "night": "col-n", "added": "col-x", "m": "m"}
     ids = {path: i for i, path in enumerate(["label", "old", "score", "col-n", "col-x", "m", "x", "y", "gone"], 1)}
     rows = pa.table(
         {
@@ -280,12 +283,13 @@ def test_column_mapping(tmp_path: Path, mode: str) -> None:
         return {"delta.columnMapping.id": ids[name], "delta.columnMapping.physicalName": physical}
 
     edited(table, change)
-    found = rows_of(table, ("label", "score", "old", "added", "m.x", "night"))
+    found = rows_of(table, ("label", "score", "col-n", "added", "m.x", "night"))
     assert found == [
-        {"label": i % 2, "score": x, "old": text, "added": None, "m.x": y, "night": "1"}
+        {"label": i % 2, "score": x, "col-n": text, "added": None, "m.x": y, "night": "1"}
         for i, (x, text, y) in enumerate([(0.5, "a", 2), (0.25, "b", None), (1.0, None, 4)])
     ]
-    assert evaluate(table, score="score", where="old = 'b' OR m.x = 4").rows == 2
+    assert evaluate(table, score="score", where="\"col-n\" = 'b' OR m.x = 4").rows == 2
+    assert rows_of(table, ("night",)) == [{"night": "1"}] * 3
     with pytest.raises(MissingColumnError, match="no column 'gone'"):
         plan(table, ["gone"])
 
