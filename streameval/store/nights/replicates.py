@@ -2,8 +2,8 @@
 
 They are computed from the states of a night. A file for each night keeps those of the last `NIGHTS` nights: for each
 rule's metric and slicing a table with a row a slice and about 1 KiB for its replicates. The files are a cache, named by
-the night's fold and sealed by a hash; a damaged or missing one is computed again, and all together take at most
-`MOST_BYTES`.
+the contents of the night's states and sealed by a hash; a damaged or missing one is computed again, and all together
+take at most `MOST_BYTES`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from streameval.errors import DataError
+from streameval.errors import CorruptFileError, DataError
 from streameval.evaluation.alarms import PAST, Series
 from streameval.evaluation.intervals import Estimated
 from streameval.results import Scalar, from_arrow, slice_name, to_arrow
@@ -124,7 +124,12 @@ class ReplicateCache:
         file, series = self._file(entry), key_of(*self._series(rule))
         known = self._night(file)
         if series not in known:
-            known[series] = Replicates.of(self._compute(rule, entry))
+            try:
+                known[series] = Replicates.of(self._compute(rule, entry))
+            except CorruptFileError:
+                raise
+            except DataError:
+                return Replicates.of([])
             self._new.add(file)
         return known[series]
 
@@ -150,7 +155,7 @@ class ReplicateCache:
             self._new.clear()
 
     def _file(self, entry: Entry) -> str:
-        return f"{key_of(entry.partition, entry.fingerprint, entry.updated.isoformat())}.arrow"
+        return f"{key_of(entry.partition, *(text for state in entry.states for text in state.content))}.arrow"
 
     def _size(self, file: str) -> int:
         return self.location.filesystem.get_file_info(self.location.child(file).path).size or 0
@@ -168,20 +173,18 @@ class ReplicateCache:
         return self._nights[file]
 
     def _compute(self, rule: Rule, entry: Entry) -> list[Estimated]:
-        """The estimates of a night, from its states; none if it has no rows."""
+        """The estimates of a night, from its states; raises `DataError` if it has none."""
         nightly, metric = self.nightly, canonical(rule.metric)
         column = nightly.column(rule.metric, rule.of, _LEVEL)
-        with suppress(DataError):
-            if rule.slices:
-                night, key = nightly.stored.of(entry), nightly.slicing_of(rule)
-                found = slice_estimates(night, nightly.engine, column.request, key, column.states)
-                return [one for one in found if one.own.scalar.metric == metric]
-            one = nightly.estimate(entry, metric, rule.of, _LEVEL)
-            if rule.than is None:
-                return [one]
-            apart = one.paired.minus(nightly.estimate(entry, metric, rule.than, _LEVEL).paired)
-            return [Estimated(apart, apart)]
-        return []
+        if rule.slices:
+            night, key = nightly.stored.of(entry), nightly.slicing_of(rule)
+            found = slice_estimates(night, nightly.engine, column.request, key, column.states)
+            return [one for one in found if one.own.scalar.metric == metric]
+        one = nightly.estimate(entry, metric, rule.of, _LEVEL)
+        if rule.than is None:
+            return [one]
+        apart = one.paired.minus(nightly.estimate(entry, metric, rule.than, _LEVEL).paired)
+        return [Estimated(apart, apart)]
 
 
 def _pack(night: dict[str, Replicates]) -> bytes:

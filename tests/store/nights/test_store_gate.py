@@ -468,3 +468,16 @@ def test_the_error_of_a_draw_is_not_left_out(tmp_path, ending):
     found = store.check(f"agc_approx[s] {ending}").judgements[-1]
     assert found.outcome == "undecided"
     assert "of a sample" in found.reason
+
+
+def test_replicates_are_those_of_the_present_states(tmp_path):
+    """Scores that became histograms have other replicates, though their files and folds are the same."""
+    store, rule = Store(tmp_path / "store", threads=1), "roc_auc >= 0.5 always @95%"
+    store.update(nights_of_units(tmp_path / "data"), score="s", unit="unit")
+    cached = tmp_path / "store" / "history" / "replicates"
+    store.check(rule)
+    before = {path.name for path in cached.iterdir()}
+    store.vacuum(keep="3d")
+    store.check(rule, again=True)
+    after = {path.name for path in cached.iterdir()}
+    assert (len(before), len(after), len(before & after)) == (9, 9, 3)
