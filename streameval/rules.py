@@ -491,6 +491,8 @@ def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequenc
 def combine_slices(rule: Rule, judgements: Mapping[str, Judgement], present: int) -> Judgement:
     """One judgement for all slices of a night: the worst of the worst outcome, and how many share it.
 
+    The reason of an ``always`` rule has that of the worst slice as well.
+
     Parameters
     ----------
     rule : the rule
@@ -512,6 +514,8 @@ def combine_slices(rule: Rule, judgements: Mapping[str, Judgement], present: int
         listed = [f"{name} {digits(judgements[name].value)}" for name in sorted(names, key=lambda name: -badness[name])]
         reason = f"{len(names)} of {plural(len(judgements), 'slice')}: {few(listed)}"
         reason = f"undecided: {reason}" if outcome == "undecided" else reason
+    if rule.always:
+        reason += f"; {worst}: {judgements[worst].reason.removeprefix('undecided: ')}"
     return replace(judgements[worst], reason=reason)
 
 
