@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 NIGHTS = 2 * PAST + 1  # a night, a window before it, and the floors of that window
 MOST_BYTES = 256 << 20
 _HASH = 32  # bytes of a hash
+_SLICE = "slice."  # before the columns of slices, whose names may be those of others
 _LEVEL = 0.95  # a level is needed to compute replicates; no interval of this level is used
 _SAMPLED = "the value is of a sample of the rows, and replicates do not hold the error of the draw"
 
@@ -53,7 +54,8 @@ class Replicates:
     ----------
     table : the values as `streameval.results.to_arrow` writes them, and further columns: `name` of the slice, empty for
         all rows; `replicates` and `block_rows`, see `streameval.evaluation.alarms.Series`; `scale`, a key of
-        `streameval.metrics.estimates.SCALES`; and `problem`, why there are no replicates
+        `streameval.metrics.estimates.SCALES`; and `problem`, why there are no replicates. Columns of slices have a
+        prefix
     """
 
     table: pa.Table
@@ -70,7 +72,8 @@ class Replicates:
             if problems[i] is None and one.replicates.size == blocks:  # those of a grid are around the grid's value
                 replicates[i] = one.replicates + (one.scalar.value - one.around)
                 rows[i] = one.sizes.counts[one.sizes.governing[1]]
-        table = to_arrow(one.scalar for one in estimates)
+        slices = [{f"{_SLICE}{name}": value for name, value in (one.scalar.slice or {}).items()} for one in estimates]
+        table = to_arrow(replace(one.scalar, slice=named) for one, named in zip(estimates, slices, strict=True))
         texts = {
             "name": [slice_name(one.scalar.slice) for one in estimates],
             "scale": [one.scale for one in estimates],
@@ -103,11 +106,10 @@ class Replicates:
     @cached_property
     def scalars(self) -> list[Scalar]:
         """The values as results, with their slices; `ci_reason` says why there are no replicates."""
-        names = self.table.schema.names
-        own = names[names.index("by") + 1 : names.index("name")] if "by" in names else []
-        slices = self.table.select(own).to_pylist() if own else [None] * len(self.names)
+        own = [name for name in self.table.schema.names if name.startswith(_SLICE)]
+        slices = self.table.select(own).rename_columns([name.removeprefix(_SLICE) for name in own]).to_pylist()
         more = zip(from_arrow(self.table), slices, self.table["problem"].to_pylist(), strict=True)
-        return [replace(one, slice=named, ci_reason=problem) for one, named, problem in more]
+        return [replace(one, slice=named or None, ci_reason=problem) for one, named, problem in more]
 
 
 class ReplicateCache:
