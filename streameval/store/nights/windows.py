@@ -122,7 +122,7 @@ def judge_year(
     floors = series.floors()
     recent = windows(series, np.array(taken), floors)
     level = level_of((1 - (rule.level or 0)) / rules, len(slices))
-    scale = nights[-1].table["scale"][0].as_py()
+    scales = dict(zip(nights[-1].names, nights[-1].table["scale"].to_pylist(), strict=True))
     judgements = {}
     for at, (name, one) in enumerate(defined.items()):
         if one.ci_reason:
@@ -130,7 +130,7 @@ def judge_year(
         elif math.isnan(floors[-1, at]):
             judgements[name] = undecided(rule, one.value, 0, f"fewer than {LEAST_PAST} earlier nights with an error")
         else:
-            judgements[name] = _judge_windows(rule, one, recent, at, scale, level)
+            judgements[name] = _judge_windows(rule, one, recent, at, scales[name], level)
     worst = combine_slices(rule, judgements, len(tonight))
     return replace(worst, reason=worst.reason + _shared(rules, len(slices)))
 

@@ -452,7 +452,7 @@ def nights_of_units(folder, days=9, **columns):
     rng = np.random.default_rng(0)
     for day in range(1, days + 1):
         unit = rng.integers(0, 200, 400)
-        label = (unit % 3 == 0) & (unit % 5 > 0)
+        label = (unit % 3 == 0) & (unit >= 60)
         table = {"label": label, "s": rng.normal(label * 2.5), "unit": unit}
         (folder / f"night=2026-01-{day:02}").mkdir(parents=True)
         table |= {name: change(unit) for name, change in columns.items()}
@@ -481,3 +481,16 @@ def test_replicates_are_those_of_the_present_states(tmp_path):
     store.check(rule, again=True)
     after = {path.name for path in cached.iterdir()}
     assert (len(before), len(after), len(before & after)) == (9, 9, 3)
+
+
+def test_slices_are_judged_on_their_own_scale_whatever_their_column_is_called(tmp_path):
+    """The first slice has one class, so no scale; columns are called as those of the cache."""
+    columns = {"scale": lambda unit: np.where(unit < 60, 0, 1 + unit % 2), "problem": lambda unit: unit % 2}
+    store = Store(tmp_path / "store", threads=1)
+    store.update(nights_of_units(tmp_path / "data", **columns), score="s", unit="unit", by="scale,problem")
+    rules = [f"average_precision{{scale=*,problem=*}} {end} @95%" for end in (">= 0.01 always", "drop <= 0.9 always")]
+    store.check(rules)
+    first, second = store.check(rules, "night=2026-01-09", again=True).judgements
+    assert first.outcome == "passed", first.reason
+    assert re.search(r"worst of 2 slices: (\{.*\}); 2 slices without a value; \1: would have shown", first.reason)
+    assert "of 2 slices: {scale=" in second.reason
