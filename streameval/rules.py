@@ -479,13 +479,20 @@ def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequenc
     matching = {slice_name(one.slice): one for one in results if rule.judges(one.slice or {})}
     defined = {name: one for name, one in matching.items() if one.value == one.value}
     if not defined:
-        why = next((one.reason for one in matching.values()), None) or f"there is no such slice{_meant(rule, results)}"
-        return _judgement(rule, "failed", math.nan, f"{rule.metric} is null: {why}")
+        return judge_null(rule, results)
     earlier = [{slice_name(one.slice): one for one in night} for night in before]
     judgements = {
         name: judge(rule, one, [night[name] for night in earlier if name in night]) for name, one in defined.items()
     }
     return combine_slices(rule, judgements, len(matching))
+
+
+def judge_null(rule: Rule, results: Sequence[Scalar]) -> Judgement:
+    """The failure of a rule if none of the slices that it judges has a value; `results` are those of all slices."""
+    why = next((one.reason for one in results if rule.judges(one.slice or {})), None)
+    if why is None:
+        why = f"there is no such slice{_meant(rule, results)}" if rule.slices else "the night has no value"
+    return _judgement(rule, "failed", math.nan, f"{rule.metric} is null: {why}")
 
 
 def combine_slices(rule: Rule, judgements: Mapping[str, Judgement], present: int) -> Judgement:

@@ -159,11 +159,10 @@ def windows(series: Series, judged: Array, floors: Array) -> dict[int, Window]:
         spread, freedom = variance(np.where(occurs, means, math.nan))
         rows = np.where(taken[some][..., np.newaxis], series.rows[some], 0.0).sum(axis=0)
         sums = [np.where(taken, each, 0.0).sum(axis=0) for each in (np.fmax(squares, floors), squares)]
-        growth = np.maximum(1.0, sums[0] / np.where(sums[1] > 0, sums[1], 1.0))
+        ratio = np.maximum(1.0, sums[0] / np.where(sums[1] > 0, sums[1], 1.0))
+        floored = np.where(sums[1] > 0, spread * ratio, sums[0] / np.maximum(count, 1) ** 2)
         valid = (count >= least) & taken[-1]
-        value, stderr, freedom = (
-            np.where(valid, each, math.nan) for each in (value, np.sqrt(spread * growth), freedom)
-        )
+        value, stderr, freedom = (np.where(valid, each, math.nan) for each in (value, np.sqrt(floored), freedom))
         found[width] = Window(count, value, stderr, freedom, _units(rows))
     return found
 

@@ -15,7 +15,7 @@ from streameval.store.files.compaction import Compaction
 from streameval.store.files.ledger import Ledger
 from streameval.store.files.published import StateFiles
 from streameval.store.nights.configuration import Configuration
-from streameval.store.nights.gate import Judgements
+from streameval.store.nights.judgements import Judgements
 from streameval.store.nights.merge import Nights, columns_kept
 from streameval.store.nights.results import MetricSeries, ResultCache
 

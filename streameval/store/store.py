@@ -26,8 +26,9 @@ from streameval.store.nights.diagnosis import (
     usual_nights,
 )
 from streameval.store.nights.drift import drift_of
-from streameval.store.nights.gate import Gate, accept, store_rules
+from streameval.store.nights.gate import Gate, store_rules
 from streameval.store.nights.history import Histories, History, Point
+from streameval.store.nights.judgements import accept
 from streameval.store.nights.merge import Nights
 from streameval.store.nights.partitions import select_entries
 from streameval.store.nights.slices import slice_facts, slice_histories, stored_slicing
@@ -460,14 +461,15 @@ class Store(Changing):
         Returns
         -------
         Drift
-            The distances `ks`, `w1` and `psi` are exact. `ks_p`, `w1_p` and the lower ends need blocks of units.
+            The distances `ks`, `w1` and `psi` are exact, of rows without their weights. `ks_p`, `w1_p` and the lower
+            ends need blocks of units.
 
         Raises
         ------
         OptionError
             If the store does not keep the exact scores of the column.
         DataError
-            If a side has no scores.
+            If a side has no scores, or no longer has exact ones.
         """
         snapshot, configuration = self._context.begun()
         sides = [select_entries(snapshot.entries, since=since, until=until)]

@@ -49,6 +49,9 @@ def test_a_lucky_night_has_the_error_of_those_before() -> None:
     lucky[-1] = 0.9 + (lucky[-1] - 0.9) / 10
     found = windows(Series(nights.days, nights.values, lucky, nights.rows), np.ones(20, bool), nights.floors())
     assert found[1].stderr[0] == pytest.approx(0.01, rel=0.01)
+    lucky[-1] = 0.9
+    found = windows(Series(nights.days, nights.values, lucky, nights.rows), np.ones(20, bool), nights.floors())
+    assert found[1].stderr[0] == pytest.approx(0.01, rel=0.01)
 
 
 def test_windows_take_only_judged_nights_and_say_why_they_cannot_be_judged() -> None:

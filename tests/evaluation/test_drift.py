@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import ks_2samp, wasserstein_distance
 
 from streameval import Store, drift
-from streameval.errors import OptionError
+from streameval.errors import DataError, OptionError
 from streameval.evaluation.alarms import Drift, distances, with_error
 from streameval.rules import Rule
 
@@ -75,10 +75,16 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     rules = ["drift_ks[s] <= 0.05 @95%", "drift_w1[s] <= 0.1", "drift_psi[s] <= 0.2"]
     assert [one.outcome for one in store.check(rules).judgements] == ["failed"] * 3
     assert [one.outcome for one in store.check(rules, "night=2026-01-04", again=True).judgements] == ["passed"] * 3
+    reason = store.check(rules[0], "night=2026-01-04", again=True).judgements[0].reason
+    assert reason == "from 3 usual nights, at least 0 @95% by unit"
     early = store.check(rules[0], "night=2026-01-02").judgements[0]
     assert early.reason.startswith("undecided: 1 night to compare with, 3 are needed")
     with pytest.raises(OptionError, match="drift: "):
         store.drift("t", against="2026-01-01")
+    store.vacuum(keep="2d")
+    with pytest.raises(DataError, match=r"turned the exact scores s of .*-01, .*-03 into bins; compare nights that"):
+        store.drift("s", since="2026-01-05", against="2026-01-01..2026-01-04")
+    assert store.check(rules[0], "night=2026-01-04", again=True).judgements[0].outcome == "undecided"
 
 
 @pytest.mark.parametrize("rule", ["drift_ks[s] <= 0.1 always @95%", "drift_psi[s] <= 0.1 @95%", "drift_ks[s] >= 0.1"])

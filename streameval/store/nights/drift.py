@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ from streameval.errors import DataError, OptionError
 from streameval.evaluation.alarms import Drift, distances, with_error
 from streameval.states.scores.blocks import BlockCounts
 from streameval.states.scores.counts import ScoreCounts
+from streameval.store.nights.merge import spec_as_kept
 from streameval.wording import few, unknown_column
 
 if TYPE_CHECKING:
@@ -31,6 +33,14 @@ def score_request(configuration: Configuration, score: str) -> tuple[MetricReque
     return columns[score], blocks
 
 
+def inexact(nights: Nights, request: MetricRequest) -> str:
+    """Why the scores of some nights are not exact, with a remedy; empty if they are."""
+    states = [(entry.partition, entry.state(request.group, request.of)) for entry in nights.entries]
+    names = [name for name, state in states if state and spec_as_kept(request.spec, state) != request.spec]
+    remedy = "compare nights that have them"
+    return f"vacuum --keep turned the exact scores {request.of} of {few(names)} into bins; {remedy}" if names else ""
+
+
 def drift_of(nights: Nights, against: Nights, engine: Engine, score: str) -> Drift:
     """How far the scores of some nights are from those of others.
 
@@ -41,15 +51,18 @@ def drift_of(nights: Nights, against: Nights, engine: Engine, score: str) -> Dri
     OptionError
         If the store does not keep the column, or only bins of its scores.
     DataError
-        If a side has no scores.
+        If a side has no scores, or no longer has exact ones.
     """
     request, blocks = score_request(nights.configuration, score)
     one, other = (_counted(side, engine, request) for side in (nights, against))
     unit, (ks, w1, psi) = nights.configuration.options["unit"], distances(one, other)
     drift = Drift(score, int(one[1].sum()), int(other[1].sum()), ks, w1, psi, unit=unit)
-    if blocks is None or any(side.lacking(blocks.group, blocks.of) for side in (nights, against)):
-        why = "the store keeps no blocks of units: add --unit COLUMN"
-        return Drift(**vars(drift) | {"reason": why})
+    if blocks is None:
+        return replace(drift, reason="the store keeps no blocks of units: add --unit COLUMN")
+    if lacking := [name for side in (nights, against) for name in side.lacking(blocks.group, blocks.of)]:
+        return replace(
+            drift, reason=f"no blocks of units in {few(lacking)}; fold them from their files (add STORE DATA)"
+        )
     states = [_blocks(side.merged(engine, blocks)) for side in (nights, against)]
     together = states[0].merge(states[1])
     tables = []
@@ -65,6 +78,8 @@ def _counted(side: Nights, engine: Engine, request: MetricRequest) -> tuple[Arra
     """The distinct scores of nights, ascending, and the rows of each."""
     if lost := side.lacking(request.group, request.of):
         raise DataError(f"drift: no {request.of} in {few(lost)}")
+    if why := inexact(side, request):
+        raise DataError(f"drift: {why}")
     state = side.merged(engine, request)
     if not isinstance(state, ScoreCounts):
         raise OptionError(f"drift: the store keeps bins of {request.of}, and drift needs its exact scores", "score")

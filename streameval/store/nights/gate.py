@@ -4,10 +4,7 @@ Each rule judges a night once, and the judgement is valid until the night is fol
 check, so that a retry does not open the gate. A rule that is new to the store judges the newest night and all nights
 that are folded later.
 
-Judgements are stored in the Delta table ``checks``. The key of a judgement is the name of the rule, the night, and the
-digest of the fold that made the night's states. A night that is folded again has another digest, and is judged again.
-Rows are appended; the newest row of a key is valid. When there are many files, they are rewritten as one with only the
-newest rows. The table is not derived data, so a damaged table is refused by name. The outcomes are:
+`streameval.store.nights.judgements` stores them. The outcomes are:
 
 ============= ===================================================================================
 ``passed``    the night satisfies the rule
@@ -19,9 +16,8 @@ newest rows. The table is not derived data, so a damaged table is refused by nam
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
 from functools import cached_property, partial
 from itertools import islice, pairwise
@@ -30,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streameval.errors import DataError, OptionError, StoreError
+from streameval.errors import DataError, OptionError
 from streameval.evaluation.families import FAMILIES
 from streameval.results import Judgement, Scalar, Source
 from streameval.rules import (
@@ -47,164 +43,19 @@ from streameval.rules import (
     undecided,
 )
 from streameval.saving import LINEAGE, Saved
-from streameval.store.files.delta import RowTable, data_files
 from streameval.store.files.entries import fact
-from streameval.store.files.published import PublishedFiles
-from streameval.store.nights.drift import drift_of, score_request
+from streameval.store.nights.drift import drift_of, inexact, score_request
+from streameval.store.nights.judgements import BUILT_IN, COMPLETE, PRESENT, Judgements, digests
 from streameval.store.nights.partitions import day_of, is_between, span, suggest_names
 from streameval.store.nights.replicates import NIGHTS, ReplicateCache
-from streameval.store.nights.results import key_of
 from streameval.store.nights.windows import RuleNights, judge_usual, judge_year
-from streameval.wording import few, plural
+from streameval.wording import digits, few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from deltalake import DeltaTable
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.store.files.entries import Entry
-    from streameval.store.files.location import Location
     from streameval.store.nights.results import MetricSeries
-
-
-BUILT_IN = COMPLETE, PRESENT = "complete", "present"  # rules that every store has
-FILES = 32  # most files of the table before they are rewritten as one
-_COPY = "restore it from a copy"
-_ANEW = (
-    ", or move it away and check again: the newest night is judged anew, earlier ones with since (--since), and "
-    "accepted failures are lost"
-)
-_TEXTS = ("rule", "text", "partition", "digest", "outcome", "reason", "accepted")
-_SCHEMA = pa.schema(
-    dict.fromkeys(_TEXTS, pa.string())
-    | dict.fromkeys(("value", "usual"), pa.float64())
-    | dict.fromkeys(("nights", "number"), pa.int64())
-    | {"judged": pa.timestamp("us", "UTC")}
-)
-
-
-def digests(entry: Entry) -> dict[tuple[str, str], str]:
-    """Digests of a fold by (group, column) of the state that a rule reads; ``("", "")`` for rules that read none.
-
-    Adding a column later changes only the digests of rules on that column.
-    """
-    fold = entry.partition, entry.fingerprint, entry.updated.isoformat()
-    columns = [("", ""), *((state.group, state.of) for state in entry.states)]
-    return {column: key_of(*fold, *column) for column in columns}
-
-
-class Judgements:
-    """The judgements of a store.
-
-    Parameters
-    ----------
-    location : Location
-        Directory of the table.
-    newest : str
-        Name of the newest night of the store.
-    """
-
-    def __init__(self, location: Location, newest: str = "") -> None:
-        self.location = location
-        self.newest = newest
-        self._table = RowTable(location, _SCHEMA)
-        self._new: list[Judgement] = []
-
-    @cached_property
-    def _opened(self) -> tuple[DeltaTable | None, pa.Table]:
-        """The table, None if there is none, and its rows; raises `StoreError` if they are damaged."""
-        try:
-            return self._table.read()
-        except StoreError as error:
-            raise StoreError(f"{error}{_ANEW if str(error).endswith(_COPY) else ''}") from error
-
-    @cached_property
-    def _by_night(self) -> dict[str, dict[tuple[str, str], Judgement]]:
-        """The newest judgement of each rule and digest, by night."""
-        rows = self._opened[1].sort_by("number").drop_columns(["number"])
-        by_night: dict[str, dict[tuple[str, str], Judgement]] = {}
-        for one in (Judgement(**row) for row in rows.to_pylist()):
-            by_night.setdefault(one.partition, {})[one.rule, one.digest] = one
-        return by_night
-
-    @cached_property
-    def rules(self) -> set[str]:
-        """Names of the rules that have judged a night of the store."""
-        return {rule for judged in self._by_night.values() for rule, _ in judged}
-
-    def find(self, rule: str, partition: str, digest: str) -> Judgement | None:
-        """The newest judgement with a key; None if there is none."""
-        return self._by_night.get(partition, {}).get((rule, digest))
-
-    def of(self, entry: Entry) -> list[Judgement]:
-        """All judgements of the current fold of a night."""
-        judged = self._by_night.get(entry.partition, {})
-        now = set(digests(entry).values()) if judged else set()
-        return [one for one in judged.values() if now.issuperset(one.digest.split())]
-
-    def closing(self, entry: Entry) -> list[Judgement]:
-        """Judgements of the current fold of a night that keep the gate closed.
-
-        Rules on age and missing nights count for the newest night only: an earlier night that was late no longer fails.
-        """
-        return [one for one in self.of(entry) if not one.passed and (entry.partition == self.newest or not _live(one))]
-
-    def failing(self, entries: Iterable[Entry], outcome: str = "failed") -> dict[str, tuple[str, ...]]:
-        """Nights whose gate an outcome keeps closed, with the names of the rules."""
-        rules = {e.partition: tuple(one.rule for one in self.closing(e) if one.outcome == outcome) for e in entries}
-        return {name: failed for name, failed in rules.items() if failed}
-
-    def add(self, one: Judgement) -> None:
-        """Collect a judgement for `write`."""
-        self._by_night.setdefault(one.partition, {})[one.rule, one.digest] = one
-        self._new.append(one)
-
-    def write(self) -> None:
-        """Write the collected judgements.
-
-        Raises
-        ------
-        StoreError
-            If another process wrote meanwhile.
-        """
-        if not self._new:
-            return
-        base = self._opened[0]
-        anew = base is not None and len(data_files(base)) >= FILES
-        judged = [one for night in self._by_night.values() for one in night.values()] if anew else self._new
-        number = 0 if base is None else base.version() + 1  # orders the writes
-        rows = pa.Table.from_pylist([vars(one) | {"number": number} for one in judged], schema=_SCHEMA)
-        self._table.write(base, rows, f"{len(self._new)} judged", anew=anew)
-        self._new = []
-
-    def vacuum(self, oldest: float) -> None:
-        """Delete unreferenced files that were last modified at `oldest` (seconds since 1970) or earlier.
-
-        A check may have written one of them and be about to commit it. So files are listed, then the table is read,
-        and a commit that adds a file of the table once more has that check refused before anything is deleted. If
-        another check commits first, nothing is deleted.
-
-        Raises
-        ------
-        StoreError
-            If the table is damaged.
-        """
-        files = PublishedFiles(self.location)
-        listed = {name: (size, when) for name, size, when in files.list()}
-        table, _ = self._opened
-        names = [] if table is None else data_files(table)
-        dead = [name for name, (_, when) in listed.items() if when <= oldest and name not in names]
-        if not dead or not names:
-            return
-        again = {"path": names[0], "size": listed.get(names[0], (0,))[0], "modification_time": 0, "stats": "{}"}
-        with suppress(StoreError):
-            self._table.commit(table, again, {"action": f"vacuum: {len(dead)} deleted"})
-            files.delete(dead)
-
-
-def _live(one: Judgement) -> bool:
-    """Whether the rule is about the store at the time of the check (age, missing), not about the night."""
-    return one.rule not in BUILT_IN and Rule.read(one.text).metric in LIVE
 
 
 RECENT = 90  # number of nights shown on a page
@@ -400,14 +251,15 @@ class Gate:
         notes = [
             f"{plural(len(always), 'rule')} read every night: a false alarm in a year has at most {100 * total:.3g} %"
         ]
-        for rule in always:
-            mine = [one for one in shown if one.rule == rule.name and one.partition == self.entries[-1].partition]
-            before = self._known(rule, self.entries[-2]) if len(self.entries) > 1 else None
-            now, then = (
-                (one.reason.rpartition("; level for ")[2] for one in (*mine, before)) if mine and before else ("", "")
-            )
-            if now != then and before is not None and "; level for " in before.reason:
-                notes.append(f"{rule.name}: its level was for {then} and is for {now}")
+        nights = [entry.partition for entry in self.entries]
+        newest = max((nights.index(one.partition) for one in shown if one.partition in nights), default=0)
+        for entry in reversed(self.entries[:newest]):
+            texts = [one.text for one in self.log.of(entry) if one.rule not in BUILT_IN and one.outcome != "earlier"]
+            if then := sum(rule.always and not rule.each for rule in map(Rule.read, texts)):
+                if then != self.sharing:
+                    shared = f"{plural(self.sharing, 'rule')}, on {entry.partition} by {then}"
+                    notes.append(f"the level of a year is shared by {shared}")
+                break
         return tuple(notes)
 
     def _refuse_unknown(self, rule: Rule) -> None:
@@ -428,9 +280,22 @@ class Gate:
             close = get_close_matches(str(rule.of), columns, 1)
             remedy = f"did you mean {close[0]!r}?" if close else f"it reads {', '.join(columns)}"
             raise OptionError(f"{rule.text!r}: the store reads no column {rule.of!r}; {remedy}")
+        if rule.always and self._crowded:
+            raise OptionError(
+                f"{rule.text!r}: {few(self._crowded)} are of one day, and always counts one night a day: keep them in "
+                "stores of their own, or judge slices of one night (--by)"
+            )
         self._columns_of(rule)
         if rule.slices:
             self.nightly.slicing_of(rule)
+
+    @cached_property
+    def _crowded(self) -> list[str]:
+        """Nights of a day that has several."""
+        by_day = dict[date, list[str]]()
+        for entry in self.entries:
+            by_day.setdefault(day_of(entry.partition, _UNDATED), []).append(entry.partition)
+        return next((names for names in by_day.values() if len(names) > 1), [])
 
     def _columns_of(self, rule: Rule) -> list[tuple[str, str]]:
         """The states that a rule reads: two for a difference."""
@@ -490,14 +355,21 @@ class Gate:
             why = f"{plural(len(usual), 'night')} to compare with, {ENOUGH} are needed"
             return undecided(rule, nan, len(usual), why + resumes(self.entries.index(entry), len(usual)))
         stored, kind = self.nightly.stored, rule.metric.removeprefix("drift_")
+        night, others, of = stored.of(entry), stored.of(*usual), str(rule.of)
+        if why := inexact(stored.of(entry, *usual), score_request(stored.configuration, of)[0]):
+            return undecided(rule, nan, len(usual), why)
         try:
-            drift = drift_of(stored.of(entry), stored.of(*usual), self.nightly.engine, str(rule.of))
+            drift = drift_of(night, others, self.nightly.engine, of)
         except DataError as error:
             return judge(rule, Scalar.undefined(rule.metric, str(error)))
-        result = replace(Scalar.certain(rule.metric, getattr(drift, kind)), ci_reason=drift.reason, unit=drift.unit)
+        result = replace(Scalar.certain(rule.metric, getattr(drift, kind)), ci_reason=drift.reason)
+        reason = f"from {plural(len(usual), 'usual night')}"
         if rule.level is not None and drift.reason is None:
-            result = replace(result, ci_lower=getattr(drift, f"{kind}_lower"), ci_upper=inf)
-        return replace(judge(rule, result), nights=len(usual))
+            lower = getattr(drift, f"{kind}_lower")
+            result = replace(result, ci_lower=lower, ci_upper=inf)
+            reason += f", at least {digits(lower)} @{100 * rule.level:g}% by {drift.unit}"
+        judgement = replace(judge(rule, result), nights=len(usual))
+        return judgement if judgement.outcome == "undecided" else replace(judgement, reason=reason)
 
     def _judge_replicates(self, rule: Rule, at: int, nights: RuleNights) -> Judgement:
         """Judge a night together with those before it, by their replicates."""
@@ -564,28 +436,6 @@ class Gate:
             self.log.add(judgement)
             self._judged_now += 1
         return judgement
-
-
-def accept(entries: Sequence[Entry], log: Judgements, rules: Sequence[str], why: str, now: datetime) -> list[Judgement]:
-    """Accept the recorded failures of nights, by all rules or by the named ones.
-
-    Raises
-    ------
-    DataError
-        If no such failure is recorded.
-    """
-    accepted = []
-    for entry in entries:
-        failures = [one for one in log.of(entry) if not one.passed]
-        chosen = [one for one in failures if not rules or one.rule in rules]
-        if not chosen:
-            of = f" of {few(list(rules))}" if rules else ""
-            remedy = f"it fails {few([one.rule for one in failures])}" if failures else "check first, then accept"
-            raise DataError(f"{entry.partition}: no failure{of} is recorded; {remedy}")
-        accepted += [replace(one, accepted=why, judged=now) for one in chosen]
-    for one in accepted:
-        log.add(one)
-    return accepted
 
 
 def _end(name: str, hours: float = 0.0) -> datetime:

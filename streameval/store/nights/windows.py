@@ -37,13 +37,23 @@ from streameval.evaluation.alarms import (
     windows,
 )
 from streameval.results import Judgement
-from streameval.rules import BASELINE, ENOUGH, SIGNS, bounds_of, combine_slices, farthest, from_usual, undecided
+from streameval.rules import (
+    BASELINE,
+    ENOUGH,
+    SIGNS,
+    bounds_of,
+    combine_slices,
+    farthest,
+    from_usual,
+    judge_null,
+    undecided,
+)
 from streameval.store.nights.partitions import day_of
 from streameval.store.nights.replicates import Replicates, series_of
 from streameval.wording import digits, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from streameval.evaluation.alarms import Window
     from streameval.results import Scalar
@@ -113,15 +123,15 @@ def judge_year(
     days, nights, taken : the last nights, each with its day and whether windows take it; the last one is judged
     rules : number of rules that share the level
     """
-    tonight = {name: one for name, one in zip(nights[-1].names, nights[-1].scalars, strict=True) if _judges(rule, one)}
+    tonight = _judged(rule, nights[-1])
     defined = {name: one for name, one in tonight.items() if not math.isnan(one.value)}
     if not defined:
-        return _null(rule, tonight)
-    slices = set(tonight).union(*(_names(rule, one) for one in nights[:-1]))
+        return judge_null(rule, nights[-1].scalars)
+    before = set[str]().union(*(_names(rule, one) for one in nights[:-1]))
     series = series_of(list(zip(days, nights, strict=True)), list(defined))
     floors = series.floors()
     recent = windows(series, np.array(taken), floors)
-    level = level_of((1 - (rule.level or 0)) / rules, len(slices))
+    level = level_of((1 - (rule.level or 0)) / rules, len(before.union(tonight)))
     scales = dict(zip(nights[-1].names, nights[-1].table["scale"].to_pylist(), strict=True))
     judgements = {}
     for at, (name, one) in enumerate(defined.items()):
@@ -132,18 +142,19 @@ def judge_year(
         else:
             judgements[name] = _judge_windows(rule, one, recent, at, scales[name], level)
     worst = combine_slices(rule, judgements, len(tonight))
-    return replace(worst, reason=worst.reason + _shared(rules, len(slices)))
+    return replace(worst, reason=worst.reason + _shared(rules, before, tonight))
 
 
-def _judges(rule: Rule, one: Scalar) -> bool:
-    return not rule.slices or rule.judges(one.slice or {})
+def _judged(rule: Rule, night: Replicates) -> dict[str, Scalar]:
+    """The values of a night that a rule judges, by the name of their slice."""
+    return {name: one for name, one in zip(night.names, night.scalars, strict=True) if rule.judges(one.slice or {})}
 
 
 def _names(rule: Rule, night: Replicates) -> set[str]:
     """The names of the slices of a night that a rule judges."""
     if all(value == "*" for _, value in rule.slices):
         return set(night.names)
-    return {name for name, one in zip(night.names, night.scalars, strict=True) if _judges(rule, one)}
+    return set(_judged(rule, night))
 
 
 def _judge_windows(
@@ -189,13 +200,14 @@ def judge_usual(
     rules : number of rules that share the level of one that ends in ``always``
     resumes : when enough nights are there, in words
     """
-    tonight = {name: one for name, one in zip(nights[-1].names, nights[-1].scalars, strict=True) if _judges(rule, one)}
+    tonight = _judged(rule, nights[-1])
     defined = {name: one for name, one in tonight.items() if not math.isnan(one.value)}
     if not defined:
-        return _null(rule, tonight)
-    slices = set(tonight).union(*(_names(rule, one) for one in nights[:-1])) if rule.always else set(tonight)
+        return judge_null(rule, nights[-1].scalars)
+    before = set[str]().union(*(_names(rule, one) for one in nights[:-1] if rule.always))
     alpha = 1 - (rule.level or 0)
-    level = len(WINDOWS) * level_of(alpha / rules, len(slices)) if rule.always else alpha / 2
+    tests = len(before.union(tonight)) * (2 if rule.how == "change" else 1)  # a change has two sides
+    level = len(WINDOWS) * level_of(alpha / rules, tests) if rule.always else alpha / 2
     series = series_of(list(enumerate(nights)), list(defined))
     squares, freedom = variance(series.replicates)
     floored, units = np.fmax(squares[-1], series.floors(len(nights) - 1)[-1]), series.units[-1]
@@ -221,18 +233,14 @@ def judge_usual(
             earlier = [_bounds(nights[t], name, series.values[t, at], one) for t in usual]
             judgements[name] = _judge_distance(rule, one, earlier, error, level, known=spread is not None)
     worst = combine_slices(rule, judgements, len(tonight))
-    return replace(worst, reason=worst.reason + _shared(rules, len(slices))) if rule.always else worst
+    return replace(worst, reason=worst.reason + _shared(rules, before, tonight)) if rule.always else worst
 
 
-def _null(rule: Rule, tonight: dict[str, Scalar]) -> Judgement:
-    """A failure, since no slice has a value."""
-    why = next((one.reason for one in tonight.values()), None) or "there is no such slice"
-    return Judgement(rule.name, rule.text, "failed", math.nan, f"{rule.metric} is null: {why}")
-
-
-def _shared(rules: int, slices: int) -> str:
-    """Among how many rules and slices a level is shared, in words that a later check compares."""
-    return f"; level for {plural(rules, 'rule')} and {plural(slices, 'slice')}"
+def _shared(rules: int, before: set[str], tonight: Iterable[str]) -> str:
+    """Among how many rules and slices a level is shared."""
+    slices = before.union(tonight)
+    new = f" ({len(before)} before)" if before and len(slices) > len(before) else ""
+    return f"; level for {plural(rules, 'rule')} and {plural(len(slices), 'slice')}{new}"
 
 
 def _bounds(night: Replicates, name: str, value: float, tonight: Scalar) -> tuple[float, float]:

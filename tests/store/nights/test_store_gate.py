@@ -21,7 +21,7 @@ from processes import run
 from streameval import Store, evaluate
 from streameval.errors import DataError, OptionError, StoreError
 from streameval.results import Judgement
-from streameval.store.nights import gate
+from streameval.store.nights import judgements
 from streameval.store.nights.windows import RuleNights
 
 FLOOR = "roc_auc[score_lr] >= 0.95"
@@ -304,7 +304,7 @@ def test_young_labels_are_pending_and_rows_are_not(data, tmp_path):
 
 def test_judgements_outlive_everything_that_is_derived(store, data, tmp_path, monkeypatch):
     """Also when the table is rewritten as one file; a damaged one is refused by name."""
-    monkeypatch.setattr(gate, "FILES", 3)
+    monkeypatch.setattr(judgements, "FILES", 3)
     for name in NIGHTS[8:13]:
         store.update((broken if name == NIGHTS[9] else land)(name, data))
         store.check(FLOOR)
@@ -494,3 +494,44 @@ def test_slices_are_judged_on_their_own_scale_whatever_their_column_is_called(tm
     assert first.outcome == "passed", first.reason
     assert re.search(r"worst of 2 slices: (\{.*\}); 2 slices without a value; \1: would have shown", first.reason)
     assert "of 2 slices: {scale=" in second.reason
+
+
+def test_always_counts_one_night_a_day(tmp_path):
+    """Several partitions of one day would be pooled as nights of the same window."""
+    data = nights_of_units(tmp_path / "data", 1)
+    for country in ("DE", "FR"):
+        (data / "night=2026-01-02" / f"country={country}").mkdir(parents=True)
+        shutil.copy(data / "night=2026-01-01" / "a.parquet", data / "night=2026-01-02" / f"country={country}")
+    store = Store(tmp_path / "store", threads=1)
+    store.update(data, score="s", unit="unit")
+    with pytest.raises(
+        OptionError, match=r"country=DE, .*country=FR are of one day, and always counts one night a day"
+    ):
+        store.check("roc_auc >= 0.5 always @95%")
+
+
+def test_a_change_spends_half_its_level_on_each_side(tmp_path):
+    """Its lower end at a bound is that of a drop that shares its level with another rule."""
+    store = Store(tmp_path / "store", threads=1)
+    store.update(nights_of_units(tmp_path / "data", 30), score="s", unit="unit")
+    rules = [f"roc_auc {how} <= 0.5 always @95%" for how in ("drop", "rise", "change")]
+    drop, rise = store.check(rules[:2]).judgements
+    [change] = store.check([f"{rules[2]} each"]).judgements
+    drop, rise, change = (
+        re.search(r"is at least (\S+)", one.reason)[1].replace("−", "-") for one in (drop, rise, change)
+    )
+    assert float(change) == max(float(drop), float(rise))
+
+
+def test_a_change_of_the_shared_level_is_named(tmp_path):
+    """Against the last night that was judged by such rules, whatever the night between gave."""
+    data, rules = nights_of_units(tmp_path / "data", 10), [f"roc_auc >= {bound} always @95%" for bound in (0.5, 0.6)]
+    late = [data / f"night=2026-01-{day}" for day in ("09", "10")]
+    kept = [shutil.move(path, tmp_path / path.name) for path in late]
+    store = Store(tmp_path / "store", threads=1)
+    store.update(data, score="s", unit="unit")
+    assert len(store.check(rules).notes) == 1
+    for path in kept:
+        store.update(shutil.move(path, data / path.name))
+    notes = store.check(rules[0], "night=2026-01-10").notes
+    assert notes[1:] == ("the level of a year is shared by 1 rule, on night=2026-01-08 by 2",)
