@@ -535,8 +535,9 @@ def _contradiction(source: LateSource, listed: Listed, parts: Sequence[_Part], c
     ids = list(dict.fromkeys(", ".join(map(repr, row.values())) for row in shown))[:_LISTED]
     more = ", …" if conflicts > len(ids) else ""
     when = "in one delivery" if source.conflicts == "latest" else "at one time" if source.time else "and no times"
-    remedy = "" if source.time else "name a column of times with label_time (--label-time), "
-    remedy += "choose label_conflicts='drop' (--label-conflicts drop) to leave these ids unlabelled"
+    remedies = [] if source.time else ["name a column of times with label_time (--label-time)"]
+    remedies += ["choose label_conflicts='drop' (--label-conflicts drop) to leave these ids unlabelled"]
+    remedies += [] if source.conflicts == "latest" else ["choose 'latest' if the later of several files is right"]
     shown_ids = "; ".join(ids) + more
-    remedy += "" if source.conflicts == "latest" else ", or 'latest' if the later of several files is right"
+    remedy = ", or ".join(remedies)
     return LabelError(f"{name}: {plural(conflicts, 'id')} with different labels {when}: {shown_ids}; {remedy}")

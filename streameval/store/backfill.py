@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval import scan
 from streameval.errors import DataError, MissingColumnError, MissingInputError, OptionError
+from streameval.evaluation.request import Request
 from streameval.evaluation.slicing import Slicing
 from streameval.kinds import ByColumn, of_column
 from streameval.options import active, check_policies
@@ -117,6 +118,15 @@ def list_altered(after: Configuration, before: Configuration) -> tuple[tuple[str
     return tuple(altered)
 
 
+def _is_computed(options: Mapping[str, Any], metric: str) -> bool:
+    """Whether a store with these options has the columns that a metric needs."""
+    try:
+        Request.checked(active({**options, "metrics": (metric,)}))
+    except OptionError:
+        return False
+    return True
+
+
 def remove_column(before: Configuration, column: str) -> Configuration:
     """The configuration without a column.
 
@@ -138,6 +148,7 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     options["classes"] = options["classes"] if options["cluster"] else None
     if not any(options[name] for name in SUBSETS):
         raise OptionError(f"{column} is the only column of the store; delete the store instead")
+    options["metrics"] = tuple(metric for metric in options["metrics"] if _is_computed(options, metric))
     return Configuration(active(options, "update"), {}).with_(before.types)
 
 

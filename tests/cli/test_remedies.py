@@ -7,6 +7,8 @@ it does what these advise, and yields the call that must succeed.
 from __future__ import annotations
 
 import inspect
+import re
+import shlex
 import shutil
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -18,8 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from processes import run
 
 from streameval import Accumulator, Store, compare, evaluate, quantile_sketch
+from streameval.cli import main
 from streameval.errors import StreamevalError
 
 if TYPE_CHECKING:
@@ -388,8 +392,8 @@ IDS, P = {"cluster": "id"}, ROWS["score"]
 # columns of a file, options, the words of the message, and the options or columns that they advise
 FILES: list[tuple[dict[str, Any], dict[str, Any], str, dict[str, Any]]] = [
     ({"label": [0, 1, None, 1]}, AUC, "choose unlabelled='drop' (--unlabelled drop) to leave", {"unlabelled": "drop"}),
-    ({"label": [0, 1, None, 1]}, IDS, "or 'size' to count them in clusters", {"unlabelled": "size"}),
-    ({"score": [0.1, None, 0.3, 0.4]}, AUC, "choose nan='drop' or nan='half' (--nan)", {"nan": "drop"}),
+    ({"label": [0, 1, None, 1]}, IDS, "for clusters, evaluate also takes 'size'", {"unlabelled": "size"}),
+    ({"score": [0.1, None, 0.3, 0.4]}, AUC, "choose nan='drop' (--nan drop)", {"nan": "drop"}),
     ({"id": [1, None, 2, 2]}, IDS, "choose --nulls drop or --nulls singleton", {"nulls": "drop"}),
     ({"label": list("hshs")}, AUC, "name the positive one with pos_label (--pos-label)", {"pos_label": "s"}),
     ({"label": [0, 1, 2, 2]}, AUC, "name the positive one with pos_label (--pos-label)", {"pos_label": 2}),
@@ -420,3 +424,122 @@ def test_what_is_advised_for_a_file_works(
     if (instead := options.pop("columns", None)) is not None:
         put(file, **instead)
     evaluate(file, **options)
+
+
+# what is refused, words of the message, and what they advise: words to add, or commands before the same one again
+COMMANDS = [
+    ("evaluate one --label spam --score score", "choose --unlabelled 'drop'", "+ --unlabelled drop"),
+    ("evaluate one --label spam --cluster id", "evaluate also takes 'size'", "+ --unlabelled size"),
+    ("attribute one --score score --label spam --by country", "choose --unlabelled 'drop'", "+ --unlabelled drop"),
+    ("attribute one --cluster id --label spam", "choose --unlabelled 'drop'", "+ --unlabelled drop"),
+    ("evaluate one --score gap", "choose --nan 'drop'", "+ --nan drop"),
+    ("evaluate one --score gap", "evaluate also takes 'half'", "+ --nan half"),
+    ("attribute one --score gap --by country", "choose --nan 'drop'", "+ --nan drop"),
+    ("evaluate one --score gap --mean-over user --nan half", "choose --nan 'drop'", "+ --nan drop"),
+    ("evaluate one --cluster lost", "choose --nulls drop or --nulls singleton", "+ --nulls singleton"),
+    ("evaluate one --cluster id --classes lost", "choose --nulls drop", "+ --nulls drop"),
+    ("attribute one --cluster lost --classes campaign", "choose --nulls drop", "+ --nulls drop"),
+    ("attribute one --cluster id --changed-from lost", "or --nulls singleton", "+ --nulls singleton"),
+    ("evaluate one --label word --score score", "(--pos-label)", "+ --pos-label s"),
+    ("attribute one --cluster id --label kind", "(--pos-label)", "+ --pos-label 2"),
+    ("attribute one --score score --by country --label word", "(--pos-label)", "+ --pos-label s"),
+    ("attribute one --score score", "a slicing column (--score, --by)", "+ --by country"),
+    ("attribute one --by country", "name a score column (--score)", "+ --score score"),
+    ("attribute one --cluster id", "(--classes, --changed-from)", "+ --changed-from campaign"),
+    ("attribute one --cluster id --label label --metric bcubed_fscore", "(--classes", "+ --classes campaign"),
+    ("attribute one --cluster id --classes campaign --aul-threshold 2", "name a column of labels", "+ --label label"),
+    ("attribute one --cluster id --classes campaign --nan drop", "the slicing column", "+ --by country --score score"),
+    ("attribute one --cluster id --classes campaign --examples-per 2", "name one (--examples)", "+ --examples word"),
+    ("attribute one --score score --by country --changed-from id", "without a --cluster", "+ --cluster campaign"),
+    ("attribute one --score score --by score", "--by 'score=0.2,0.5'", "attribute one --score score --by score=.2,.5"),
+    ("churn one --cluster id --from campaign --ci", "without a unit", "+ --unit user"),
+    ("sketch one --column score --label label", "need --by-label; add it", "+ --by-label"),
+    ("evaluate one --score score --aul-threshold 2", "name a cluster column (--cluster)", "+ --cluster id"),
+    ("evaluate one --cluster id --at fpr=0.1", "name a score column (--score)", "+ --score score"),
+    ("evaluate one --cluster id --assignment-cells 5", "name a column of classes (--classes)", "+ --classes campaign"),
+    ("evaluate one --score score --clip 1e-9 --metric roc_auc", "(--metric log_loss)", "+ --metric log_loss"),
+    ("evaluate one --score score --mean-weight equal", "name their column (--mean-over)", "+ --mean-over user"),
+    ("evaluate one --score score --max-slices 3", "name the slicing column (--by)", "+ --by country"),
+    ("evaluate one --score score --by country --max-slices 1", "keep some with where", "+ --where \"country = 'a'\""),
+    ("evaluate one --score score --by country --max-slices 1", "or raise --max-slices", "+ --max-slices 2"),
+    ("evaluate one --score score --quantiles 5", "set --approx-agc", "+ --approx-agc"),
+    ("evaluate one --score score --metric agc_approx", "set --approx-agc", "+ --approx-agc"),
+    ("evaluate one --score score --on id", "name their table (--labels)", "+ --labels labels.parquet"),
+    ("evaluate one --score score --labels labels.parquet", "such as --on 'message_id'", "+ --on id"),
+    ("evaluate one --score score --labels twice.parquet --on id", "(--label-time)", "+ --label-time seen"),
+    ("evaluate one --score score --labels twice.parquet --on id", "choose --label-conf", "+ --label-conflicts drop"),
+    ("evaluate one --score score --labels labels.parquet --on id --labels-as-of 2027-01-01", "(--label-time)",
+     "+ --label-time seen"),
+    ("evaluate one --score score --labels labels.parquet --on user=id", "(--allow-unmatched)", "+ --allow-unmatched"),
+    ("evaluate one --score score --resample-bins 64", "set ci, unit or baseline (--ci)", "+ --unit user"),
+    ("evaluate one --score score --against rest", "name the slicing column (--by)", "+ --by country"),
+    ("evaluate one --score score --baseline score", "name one (--score)", "+ --score other"),
+    ("evaluate one --metric roc_auc", "name a score or a cluster column", "+ --score score"),
+    ("evaluate one --cluster id --metric roc_auc", "name one (--score)", "+ --score score --metric aul"),
+    ("evaluate one --score score --metric adjusted_rand_index", "name both (--cluster", "+ --cluster id --classes id"),
+    ("evaluate one --score score --rule 'aul >= 0'", "--metric names those to", "+ --cluster id --metric aul"),
+    ("evaluate one --score score --out x.txt", "end it in .json, .csv", "evaluate one --score score --out x.csv"),
+    ("evaluate one --score score --spill nowhere", "name another with --spill", "+ --spill ."),
+    ("evaluate one --score score --ci 95", "write --ci 0.95", "+ --ci 0.95"),
+    ("update new data", "name a score or a cluster column (--score", "+ --score score"),
+    ("update s data --nan drop", "change the store's policy (add)", "add s --nan drop; again"),
+    ("update s data --score other", "add a column to the store (add)", "add s data --score other"),
+    ("update s data --by country", "add a column to the store (add)", "add s data --by country; again"),
+    ("update s data --max-slices 5", "change the store's limit (add)", "add s --max-slices 5; again"),
+    ("update s data --metric ks", "name it when you evaluate the store (show)", "show s --metric ks"),
+    ("show s --cluster user", "add it to the store (add)", "add s data --cluster user; again"),
+    ("show s --by country", "(add STORE DATA --by country)", "add s data --by country; again"),
+    ("show s --where \"country = 'a'\"", "(add STORE DATA --by country)", "add s data --by country; again"),
+    ("show s --against rest", "(--by)", "add s data --by country; show s --against rest --by country"),
+    ("history s --metric roc_auc --by country", "(add STORE DATA --by country)", "add s data --by country; again"),
+    ("check s", "name a rule, such as 'roc_auc[score] >= 0.97' (--rule", "+ --rule 'roc_auc[score] >= 0.97'"),
+    ("check s --rule 'roc_auc >= 0 proven @95%'", "(add --unit COLUMN)", "add s --unit user; again"),
+    ("check s --rule 'roc_auc{country=*} >= 0'", "(add STORE DATA --by country)", "add s data --by country; again"),
+    ("check s --accept night=2026-01-02", "and --reason TEXT",
+     "check s --rule 'roc_auc > 1'; check s --accept night=2026-01-02 --reason known"),
+    ("attribute s --score score --by country", "(add STORE DATA --by country)", "add s data --by country; again"),
+    ("attribute s --cluster id --classes campaign", "(add --classes)", "add s --classes campaign; again"),
+    ("attribute s --cluster id --changed-from campaign", "name the data",
+     "attribute data --cluster id --changed-from campaign"),
+    ("attribute s data --label label --examples word", "name a column (--cluster)", "+ --cluster id"),
+    ("add s", "name the column or the metric to add (--score", "+ --score other"),
+    ("remove s", "or a column (--column)", "+ --column id"),
+    ("evaluate s --last 2 --unit user", "or add it to the store (add --unit)", "add s --unit user; again"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file, two nights, tables of labels, and a store of the nights."""
+    root = tmp_path_factory.mktemp("place")
+    more = {"other": P, "campaign": [1, 1, 2, 3], "user": [7, 8, 7, 8], "spam": [0, 1, None, 1], "kind": [0, 1, 2, 2]}
+    more |= {"gap": [0.1, None, 0.3, 0.4], "lost": [1, None, 2, 2], "word": list("hshs"), "id": [1, 1, 2, 2]}
+    put(root / "one" / "a.parquet", **more)
+    for number in (1, 2):
+        night(root, number, **more)
+    for name, labels in (("labels", [0, 0, 1, 1]), ("twice", [0, 1, 1, 1])):
+        times = [datetime(2026, 1, day) for day in (1, 2, 3, 4)]
+        put(root / f"{name}.parquet", label=labels, seen=times, score=None, country=None)
+    Store(root / "s").update(root / "data", score="score", cluster="id", metrics=["roc_auc", "aul"])
+    return root
+
+
+@pytest.mark.parametrize(("command", "words", "advice"), COMMANDS, ids=[case[0] for case in COMMANDS])
+def test_what_a_command_advises_works(
+    command: str, words: str, advice: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each option that the message names is one of the verb, or of a verb that the message names; taken, it helps."""
+    shutil.copytree(place, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    refused = run(*shlex.split(command))
+    assert refused.exit_code in (1, 2)
+    assert words in refused.stderr
+    verbs = [
+        main.commands[verb] for verb in main.commands if re.search(rf"\b{verb}\b", f"{command[:9]} {refused.stderr}")
+    ]
+    taken = {name for verb in verbs for param in verb.params for name in param.opts}
+    assert set(re.findall(r"--[a-z][a-z-]*", refused.stderr.rpartition("Error: ")[2])) <= {*taken, "--help"}
+    extra = f"{command} {advice[2:]}" if advice.startswith("+") else advice
+    for step in extra.split("; "):
+        done = run(*shlex.split(command if step == "again" else step))
+        assert done.exit_code in (0, 3), done.stderr

@@ -417,10 +417,10 @@ def test_errors_of_data_speak_of_options_and_of_files(tmp_path: Path) -> None:
         done = CliRunner().invoke(main, ["evaluate", "label=1/a.parquet", "--score", "score"])
         assert done.exit_code == 1
         assert done.stderr.startswith("streameval: error: label=1/a.parquet: score column 'score' has NaN or null")
-        assert done.stderr.endswith("choose --nan 'drop' or --nan 'half'\n")
+        assert done.stderr.endswith("choose --nan 'drop'; for roc_auc, agc and gini, evaluate also takes 'half'\n")
         write(folder / "b.parquet", GOOD | {"label": [0, 1, None, 1]})
         done = CliRunner().invoke(main, ["evaluate", "label=1/b.parquet", "--score", "score"])
-        assert "choose --unlabelled 'drop' to leave those rows out, or 'size' to count them in clusters" in done.stderr
+        assert "'drop' to leave those rows out; for clusters, evaluate also takes 'size'" in done.stderr
         done = CliRunner().invoke(main, ["evaluate", "label=1/a.parquet", "--score", "score", "--pos-label", "spam"])
         assert "label=1/a.parquet: --pos-label 'spam' is not a value of label column 'label'" in done.stderr
 

@@ -363,6 +363,8 @@ def _metric(given: Mapping[str, Any]) -> str:
     asked = None if given.get("classes") and given["metric"] in GAINS else given["metric"]
     metric = str(asked or usual("score"))
     entry = entry_of(canonical(metric))
+    if entry is not None and entry.family in ("cluster", "classes"):
+        raise OptionError(f"metric={metric!r} is of clusters, and slices are ranked by a metric of a score", "metric")
     if entry is not None and entry.better is None:
         raise OptionError(
             f"metric={metric!r} has no better end, so no slice falls short in it; choose one that has", "metric"

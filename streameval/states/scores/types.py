@@ -250,7 +250,8 @@ def refuse_nan(policy: str, seen: Array | np.bool_ | bool, name: str, column: st
     """Raise `NullError` if NaN scores were seen and the policy is ``error``."""
     if policy == "error" and np.any(seen):
         raise NullError(
-            f"{name}: score column {column!r} has NaN or null scores; choose nan='drop' or nan='half' (--nan)"
+            f"{name}: score column {column!r} has NaN or null scores; choose nan='drop' (--nan drop); for roc_auc, agc "
+            "and gini, evaluate also takes 'half'"
         )
 
 

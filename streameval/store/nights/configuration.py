@@ -96,6 +96,13 @@ _OTHERWISE |= dict.fromkeys(("nan", "nulls", "unlabelled"), "leave it out, or ch
 _ELSE = "leave it out, or create another store"
 
 
+def _otherwise(name: str, own: object) -> str:
+    """What to do about an option that contradicts the store's."""
+    if name in ("classes", "unit") and own is None:
+        return f"leave it out, or add it to the store (add --{name})"
+    return _OTHERWISE.get(name, _ELSE)
+
+
 @dataclass(frozen=True)
 class Configuration:
     """The configuration of a store.
@@ -195,7 +202,7 @@ class Configuration:
         """Raise `OptionError` if an update names options that differ from the store's."""
         for name, value in plain_options(given).items():
             if name in KEPT and value != self.options[name]:
-                remedy = _OTHERWISE.get(name, _ELSE)
+                remedy = _otherwise(name, self.options[name])
                 if name in REPORTED:
                     remedy = "name it when you evaluate the store (show)"
                 elif name in (*SUBSETS, "by"):
@@ -215,7 +222,7 @@ class Configuration:
             subset = name in SUBSETS and set(value) <= set(self.options[name])
             if subset or name in ("where", *REPORTED) or value == self.options.get(name, value):
                 continue  # where selects among the kept rows
-            remedy = _OTHERWISE.get(name, _ELSE)
+            remedy = _otherwise(name, self.options[name])
             if name in SUBSETS:
                 near = [c for one in value for c in get_close_matches(one, self.options[name], 1) if c != one]
                 remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}add it to the store (add)"

@@ -28,7 +28,7 @@ def score_request(configuration: Configuration, score: str) -> tuple[MetricReque
     request = configuration.request(metrics=("roc_auc",), truncate=(), at=(), ci=0.95)
     columns = {w.of: w for w in configuration.wanted(request) if w.group == "score"}
     if score not in columns:
-        raise OptionError(f"drift: {unknown_column(score, list(columns), 'the scores of the store are')}", "score")
+        raise OptionError(f"drift: {unknown_column(score, list(columns), 'the scores of the store are')}")
     blocks = columns[score].blocks(request.resampling) if configuration.options["unit"] else None
     return columns[score], blocks
 
