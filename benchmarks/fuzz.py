@@ -3,9 +3,9 @@
     python benchmarks/fuzz.py --seconds 60 --seed 1
     python benchmarks/fuzz.py --cuts 100                # as root
 
-Prints the numbers of cases and refusals by kind, and every wrong number with its seed; ``--only KIND SEED`` runs that
-case again. ``--cuts`` cuts the power after and during each verb that writes instead, see `fuzzing.cuts`. The status is
-1 if there is a wrong number, or an error other than a `StreamevalError`.
+Prints the numbers of cases and refusals by kind, and every wrong number with its seed; ``--only KIND`` runs cases of
+one kind, and ``--only KIND SEED`` that case again. ``--cuts`` cuts the power after and during each verb that writes
+instead, see `fuzzing.cuts`. The status is 1 if there is a wrong number, or an error other than a `StreamevalError`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from fuzzing.batches import batches_case
 from fuzzing.cases import Tally
 from fuzzing.command_lines import command_case
 from fuzzing.cuts import cut_all
+from fuzzing.pruning import pruning_case
 from fuzzing.selections import client_case, close_client, selection_case, version_case
 from fuzzing.settings import settings_case
 from fuzzing.slices import mean_case, slice_case, units_case, where_case
@@ -46,19 +47,19 @@ KINDS = {  # with how many there are of each
     "client": (client_case, 3),
     "command": (command_case, 6),
     "arguments": (arguments_case, 12),
+    "pruning": (pruning_case, 12),
 }
 
 
-def run(seconds: float, seed: int, only: tuple[str, int] | None = None) -> Tally:
-    """Run cases of all kinds for `seconds`; the seed of each follows from `seed`."""
+def run(seconds: float, seed: int, only: str | None = None, single: int | None = None) -> Tally:
+    """Run cases of all kinds, or of one, for `seconds`; the seed of each follows from `seed`, or is a single one."""
     tally, end, number = Tally(), time.monotonic() + seconds, seed * 1_000_000
-    dealt = [kind for kind, (_, often) in KINDS.items() for _ in range(often)]
+    dealt = [kind for kind, (_, often) in KINDS.items() for _ in range(often) if only in (None, kind)]
     dealt = [dealt[7 * i % len(dealt)] for i in range(len(dealt))]  # all kinds early
     while time.monotonic() < end:
         number += 1
         kind = dealt[number % len(dealt)]
-        if only is not None:
-            kind, number = only
+        number = number if single is None else single
         with tempfile.TemporaryDirectory(prefix="streameval-fuzz-") as folder:
             before = len(tally.wrong)
             try:
@@ -67,7 +68,7 @@ def run(seconds: float, seed: int, only: tuple[str, int] | None = None) -> Tally
                 tally.wrong.append(f"{type(error).__name__}: {error}")
             tally.wrong[before:] = [f"{kind!r} {number}: {text}" for text in tally.wrong[before:]]
         tally.cases[kind] += 1
-        if only is not None:
+        if single is not None:
             break
     close_client()
     return tally
@@ -78,12 +79,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs=2, metavar=("KIND", "SEED"), help="one case again")
+    parser.add_argument("--only", nargs="+", metavar=("KIND", "SEED"), help="cases of one kind, or one case again")
     parser.add_argument("--cuts", type=int, help="power cuts of each verb")
     asked = parser.parse_args()
     if asked.cuts:
         sys.exit(not cut_all(asked.cuts, asked.seed))
-    tally = run(asked.seconds, asked.seed, asked.only and (asked.only[0], int(asked.only[1])))
+    tally = run(asked.seconds, asked.seed, *(asked.only or [])[:1], *map(int, (asked.only or [])[1:2]))
     for title, counts in (("cases", tally.cases), ("refusals", tally.refusals)):
         print(f"{title}: {counts.total():,}")
         for kind, count in counts.most_common():

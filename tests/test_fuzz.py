@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FUZZ = Path(__file__).parents[1] / "benchmarks" / "fuzz.py"
-CALLS = [("command_lines", "command", 60), ("arguments", "arguments", 400)]
+CASES = [("command_lines", "command", 60), ("arguments", "arguments", 400), ("pruning", "pruning", 150)]
 pytestmark = pytest.mark.skipif(not FUZZ.exists(), reason="needs the benchmarks of a checkout")
 
 
@@ -32,15 +32,16 @@ def test_nothing_is_silently_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tally.cases.total() > 0
 
 
-@pytest.mark.parametrize(("module", "case", "count"), CALLS)
-def test_only_errors_of_this_project_reach_the_user(
+@pytest.mark.parametrize(("module", "case", "count"), CASES)
+def test_many_cases_of_one_kind(
     module: str, case: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Statuses from 0 to 3, and one line for each refusal."""
+    """Statuses from 0 to 3, and one line for each refusal; the same rows with pruning and without."""
     monkeypatch.syspath_prepend(str(FUZZ.parent))
     run: Callable[[int, Path, Any], None] = getattr(import_module(f"fuzzing.{module}"), f"{case}_case")
     tally = import_module("fuzzing.cases").Tally()
     for seed in range(count):
-        run(seed, tmp_path, tally)
+        (tmp_path / str(seed)).mkdir()
+        run(seed, tmp_path / str(seed), tally)
     assert not tally.wrong, "\n".join(tally.wrong)
     assert tally.refusals.total() > count / 4

@@ -33,7 +33,7 @@ _ONE, _EIGHT = np.uint64(1), np.uint64(8)
 
 
 @step
-def _varint(address, at, stop):
+def varint(address, at, stop):
     """An unsigned number in groups of seven bits, and the offset behind it; this is −1 if the number does not end."""
     value, shift = np.uint64(0), np.uint64(0)
     while at < stop and shift < np.uint64(64):
@@ -71,7 +71,7 @@ def _parse_header(address, at, stop, page):
             path[depth] = 0
             continue
         if kind in (_TEXT, _NUMBER, _LONG):
-            number, at = _varint(address, at, stop)
+            number, at = varint(address, at, stop)
             if at < 0 or (kind == _TEXT and number > np.uint64(stop - at)) or (kind == _LONG and depth < _DEPTH):
                 return -1
             value = np.int64(number >> np.uint64(1)) ^ -np.int64(number & np.uint64(1))
@@ -124,7 +124,7 @@ def parse_headers(data, rows, pages):
         if page[STORED] > data.size - place:
             return n
         at = place + page[STORED]
-        stated, _ = _varint(address, place + min(max(page[LENGTH], 0), page[STORED]), at)
+        stated, _ = varint(address, place + min(max(page[LENGTH], 0), page[STORED]), at)
         page[STATED] = np.int64(stated)
         if page[KIND] != DATA_PAGE and page[KIND] != DATA_PAGE_V2:
             return max(n, 1)
@@ -155,7 +155,7 @@ def _unpack(address, at, stop, width, limit, codes):
     done, most, bits = 0, np.uint32(0), np.uint64(width)
     mask, octet = (np.uint64(1) << bits) - np.uint64(1), (width + 7) >> 3
     while done < codes.size:
-        head, at = _varint(address, at, stop)
+        head, at = varint(address, at, stop)
         count = np.int64(min(head >> np.uint64(1), np.uint64(codes.size)))
         if at < 0 or count == 0:
             return False
@@ -200,7 +200,7 @@ def _read_levels(address, size, codes, present):
         length |= np.int64(byte_at(address, i)) << (8 * i)
     if length > size - 4:
         return np.int64(-1)
-    head, at = _varint(address, np.int64(4), 4 + length)
+    head, at = varint(address, np.int64(4), 4 + length)
     if 0 < at < 4 + length and head == np.uint64(codes.size) << _ONE and byte_at(address, at) == _ONE:
         present[:] = 1  # a run of ones, as writers store a page without nulls
         return 4 + length

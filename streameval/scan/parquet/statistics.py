@@ -2,10 +2,11 @@
 
 Not all statistics bound values. Before 2017, a column chunk had only `min` and `max`, which compare bytes as signed
 numbers; these are right for booleans, signed integers and floats, and for types that are stored as these. For all other
-types (unsigned integers, texts, bytes, decimals and floats of fixed length), the format allows only `min_value` and
-`max_value`, and only if the footer gives the order of the columns (`column_orders`). Arrow does not say which of the
-fields it read; a footer that Arrow writes again shows whether the orders are there. The statistics of INT96 timestamps
-have no order. Those of floats leave NaN out, and may themselves be NaN; they then bound nothing.
+types (unsigned integers, texts, bytes, decimals of fixed length), the format allows only `min_value` and `max_value`,
+and only if the footer gives the order of the columns (`column_orders`). The statistics of INT96 timestamps have no
+order, and those of float16 are left alone. Ends of floats leave NaN out, may be either zero for both, and may
+themselves be NaN; they then bound nothing. Nor do ends that contradict each other, as where an unsigned integer was
+compared as a signed one, or counts that do.
 
 A survey lists the columns of files with their types, numbers of nulls, and ranges.
 """
@@ -13,6 +14,7 @@ A survey lists the columns of files with their types, numbers of nulls, and rang
 from __future__ import annotations
 
 import io
+import struct
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -24,6 +26,20 @@ import pyarrow as pa
 from pyarrow import types
 
 from streameval.errors import MissingInputError
+from streameval.kernels.footers import (
+    COUNT,
+    ENDS,
+    FIELDS,
+    MAX,
+    MAX_EXACT,
+    MIN,
+    MIN_EXACT,
+    NULLS,
+    OLD_MAX,
+    OLD_MIN,
+    parse_footer,
+)
+from streameval.kernels.pages import ABSENT
 from streameval.scan.faults import READ_ERRORS, unreadable
 from streameval.scan.files.paths import locate_all
 from streameval.scan.parquet.pages import footer_at
@@ -38,7 +54,7 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 
-_SIGNED = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}  # in bytes, of ends that have an old order
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 
@@ -82,9 +98,36 @@ class StoredColumns:
         return leaves
 
     @cached_property
-    def ordered(self) -> bool:
-        """Whether the footer gives the order of its columns; see `orders_columns`."""
-        return orders_columns(self.footer)
+    def _parsed(self) -> tuple[bytes, Array, Array]:
+        """The footer as Arrow writes it, its chunks, and whether each column has an order; see `parse_footer`."""
+        sink, groups, leaves = io.BytesIO(), self.footer.num_row_groups, self.footer.num_columns
+        self.footer.write_metadata_file(sink)
+        data = sink.getvalue()[4:-8]
+        chunks, ordered = np.empty((groups, leaves, FIELDS), np.int64), np.empty(leaves, np.bool_)
+        if not parse_footer(np.frombuffer(data, np.uint8), chunks, ordered):
+            chunks[:], ordered[:] = ABSENT, False
+        return data, chunks, ordered
+
+    def null_count(self, group: int, leaf: int) -> int | None:
+        """The number of nulls of a column chunk; None if it is not there, or not possible."""
+        chunk = self._parsed[1][group, leaf]
+        return int(chunk[NULLS]) if 0 <= chunk[NULLS] <= chunk[COUNT] else None
+
+    def ends(self, group: int, column: _Stored) -> tuple[Any, Any, bool]:
+        """The ends of the statistics of a column chunk, and whether its values include these; None if unknown."""
+        data, chunks, ordered = self._parsed
+        if column.read is None or (column.needs_order and not ordered[column.leaf]):
+            return None, None, False
+        chunk = chunks[group, column.leaf].tolist()
+        impossible = chunk[NULLS] != ABSENT and not 0 <= chunk[NULLS] <= chunk[COUNT]
+        fields = (MIN, MAX) if ordered[column.leaf] else (OLD_MIN, OLD_MAX)
+        if impossible or ABSENT in (chunk[fields[0]], chunk[fields[1]]):
+            return None, None, False
+        raws = (data[chunk[field] : chunk[field] + chunk[field + ENDS]] for field in fields)
+        low, high = (column.read(raw) if len(raw) == column.width or not column.width else None for raw in raws)
+        exact = 0 not in (chunk[MIN_EXACT], chunk[MAX_EXACT])
+        known = low is not None and high is not None and low <= high  # not NaN
+        return (low, high, exact) if known else (None, None, False)
 
     def is_like(self, other: StoredColumns) -> bool:
         """Whether another file has the same schemas, as those of one writer have."""
@@ -97,22 +140,20 @@ class StoredColumns:
         if len(leaves) != 1 or place < 0 or plain(self.schema.field(place).type) != field.type:
             return None
         stored = self.footer.schema.column(leaves[0])
-        needs_order = stored.physical_type not in _SIGNED or types.is_unsigned_integer(field.type)
-        return _Stored(leaves[0], _reader(stored, field.type), needs_order)
-
-    def has_bounds(self, column: _Stored | None) -> bool:
-        """Whether the ends of the statistics bound the values of a column."""
-        return column is not None and column.read is not None and (not column.needs_order or self.ordered)
+        needs_order = stored.physical_type not in _WIDTHS or types.is_unsigned_integer(field.type)
+        width = stored.length if stored.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(stored.physical_type)
+        return _Stored(leaves[0], _reader(stored, field.type), width or 0, needs_order)
 
 
 class _Stored(NamedTuple):
-    """How a file stores a column: its leaf, how the ends of its statistics are read, and whether these need an order.
+    """How a file stores a column: its leaf, how an end of its statistics is read, and whether these need an order.
 
-    Without `read`, only its nulls are known.
+    Without `read`, only its nulls are known. An end has `width` bytes, any number if that is 0.
     """
 
     leaf: int
-    read: Callable[[Any], Any] | None
+    read: Callable[[bytes], Any] | None
+    width: int
     needs_order: bool
 
 
@@ -129,48 +170,30 @@ def statistics_bounds(places: Sequence[tuple[StoredColumns, Sequence[Group]]], f
         The column, with its type without dictionary encoding.
     """
     size = sum(len(groups) for _, groups in places)
-    ends: list[tuple[Any, Any]] = []
+    ends: list[tuple[Any, Any, bool]] = []
     nulls, values = np.ones(size, np.bool_), np.ones(size, np.bool_)
     stored = last = None
     for columns, groups in places:
         if last is None or not columns.is_like(last):
             stored, last = columns.find(field), columns
-        read = stored.read if stored and columns.has_bounds(stored) else None
         for group in groups:
-            chunk = columns.footer.row_group(group.number).column(stored.leaf) if stored else None
-            statistics = chunk and chunk.statistics
-            if chunk and statistics and statistics.has_null_count:
-                nulls[len(ends)] = statistics.null_count > 0
-                values[len(ends)] = statistics.null_count < chunk.num_values
-            low = high = None
-            if read and statistics and statistics.has_min_max:
-                low, high = read(statistics.min_raw), read(statistics.max_raw)
-            ends.append((low, high) if low == low and high == high else (None, None))  # not NaN
+            count = columns.null_count(group.number, stored.leaf) if stored else None
+            of_chunk = columns.ends(group.number, stored) if stored else (None, None, False)
+            if count is not None:
+                nulls[len(ends)] = count > 0
+                values[len(ends)] = count < group.rows or of_chunk[0] is not None  # with ends, it has values
+            ends.append(of_chunk)
     texts = types.is_string(field.type) or types.is_large_string(field.type)
     kind = pa.binary() if texts else field.type  # the end of a text may be cut within a character
     try:
-        low_ends, high_ends = (pa.array([end[i] for end in ends], kind).cast(field.type, safe=False) for i in (0, 1))
+        low, high = (pa.array([end[i] for end in ends], kind).cast(field.type, safe=False) for i in (0, 1))
     except (pa.ArrowException, OverflowError):  # of a damaged footer: the task that reads the file judges it
-        low_ends = high_ends = pa.nulls(size, field.type)
-    return Bounds(low_ends, high_ends, nulls, values)
+        low = high = pa.nulls(size, field.type)
+    return Bounds(low, high, nulls, values)
 
 
-def orders_columns(footer: pq.FileMetaData) -> bool:
-    """Whether a footer says that all columns have the order of their types, so that `min_value` and `max_value` count.
-
-    The orders are the last field of a footer that Arrow writes: a list of structs, each with an empty struct.
-    """
-    sink = io.BytesIO()
-    footer.write_metadata_file(sink)
-    written = sink.getvalue()[:-8]
-    count = footer.num_columns
-    header = bytes([count << 4 | 12]) if count < 15 else b"\xfc" + _varint(count)
-    orders = header + b"\x1c\x00\x00" * count + b"\x00"
-    return written.endswith(orders) and written[-len(orders) - 1] in (0x19, 0x29, 0x39)  # a list, some fields later
-
-
-def _reader(stored: pq.ColumnSchema, kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """How Arrow takes a raw end of a column's statistics as a value; None if its type has no order that is known here.
+def _reader(stored: pq.ColumnSchema, kind: pa.DataType) -> Callable[[bytes], Any] | None:
+    """How an end of a column's statistics is read as a value; None if its type has no order that is known here.
 
     A type is known only if the file stores exactly it: an Arrow schema in the footer may give another unit.
     """
@@ -180,29 +203,23 @@ def _reader(stored: pq.ColumnSchema, kind: pa.DataType) -> Callable[[Any], Any] 
     same_unit = (types.is_timestamp(kind) or types.is_time(kind)) and unit == kind.unit
     texts = types.is_string(kind) or types.is_large_string(kind)
     binaries = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    whole = physical in ("INT32", "INT64")
+    signed = partial(int.from_bytes, byteorder="little", signed=True)
     if types.is_boolean(kind) and physical == "BOOLEAN":
-        return bool
-    if types.is_integer(kind) and physical in ("INT32", "INT64") and logical in ("NONE", "INT"):
-        bits = 32 if physical == "INT32" else 64
-        return (lambda raw: raw % (1 << bits)) if types.is_unsigned_integer(kind) else int
+        return lambda raw: bool(raw[0])
+    if types.is_integer(kind) and whole and logical in ("NONE", "INT"):
+        return partial(signed, signed=types.is_signed_integer(kind))
     if types.is_floating(kind) and physical in ("FLOAT", "DOUBLE"):
-        return float
-    if (same_unit and physical in ("INT32", "INT64")) or (types.is_date32(kind) and logical == "DATE"):
-        return int
+        code = "<f" if physical == "FLOAT" else "<d"
+        return lambda raw: struct.unpack(code, raw)[0]
+    if (same_unit and whole) or (types.is_date32(kind) and logical == "DATE"):
+        return signed
     if types.is_decimal(kind) and logical == "DECIMAL" and stored.scale == kind.scale:
-        whole = int if physical in ("INT32", "INT64") else partial(int.from_bytes, byteorder="big", signed=True)
-        return lambda raw: EXACT.scaleb(Decimal(whole(raw)), -kind.scale)
+        unscaled = signed if whole else partial(int.from_bytes, byteorder="big", signed=True)
+        return lambda raw: EXACT.scaleb(Decimal(unscaled(raw)), -kind.scale)
     if physical.endswith("BYTE_ARRAY") and ((texts and logical == "STRING") or (binaries and logical == "NONE")):
         return bytes
     return None
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
 
 
 @dataclass(frozen=True)
@@ -251,17 +268,19 @@ def survey(paths: Iterable[str]) -> tuple[ColumnFacts, ...]:
 
 def _facts_of(columns: StoredColumns, field: pa.Field) -> ColumnFacts:
     """A flat column of one file."""
-    footer, leaf = columns.footer, columns.leaves[field.name][-1]
-    chunks = [footer.row_group(i).column(leaf).statistics for i in range(footer.num_row_groups)]
-    counted = all(one is not None and one.has_null_count for one in chunks)
-    low = high = None
-    bounded = columns.has_bounds(columns.find(field.with_type(plain(field.type))))
-    if chunks and bounded and all(one is not None and one.has_min_max for one in chunks):
-        with suppress(TypeError, ValueError, NotImplementedError, pa.ArrowException):  # a type without an order
-            low, high = min(one.min for one in chunks), max(one.max for one in chunks)
+    leaf, groups = columns.leaves[field.name][-1], range(columns.footer.num_row_groups)
+    nulls = [columns.null_count(group, leaf) for group in groups]
     kind = field.type.value_type if types.is_dictionary(field.type) else field.type
-    nulls = sum(int(one.null_count) for one in chunks) if counted else None
-    return ColumnFacts(field.name, str(kind), footer.num_rows, nulls, low, high)
+    stored = columns.find(field.with_type(plain(field.type)))
+    ends = [columns.ends(group, stored) for group in groups] if stored else []
+    low = high = None
+    if ends and all(exact for *_, exact in ends):
+        with suppress(pa.ArrowException, OverflowError):
+            low, high = (
+                pa.array([end(one[i] for one in ends)], plain(field.type))[0].as_py() for end, i in ((min, 0), (max, 1))
+            )
+    counted = None if None in nulls else sum(filter(None, nulls))
+    return ColumnFacts(field.name, str(kind), columns.footer.num_rows, counted, low, high)
 
 
 def _joined(parts: Sequence[ColumnFacts]) -> ColumnFacts:

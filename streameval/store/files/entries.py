@@ -26,6 +26,7 @@ from streameval.errors import FormatError
 from streameval.results import Scalar
 from streameval.scan import READ_ERRORS, natural
 from streameval.scan.parquet.pages import footer_at
+from streameval.scan.parquet.statistics import StoredColumns
 from streameval.store.files.published import content_of
 
 if TYPE_CHECKING:
@@ -283,12 +284,11 @@ def _file(file: File, columns: Sequence[str]) -> dict[str, Any]:
         footer = footer_at(file.filesystem, file.path)
     except READ_ERRORS:
         return {"file": file.name, "rows": None, "nulls": {}}
-    place = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
-    groups, nulls = [footer.row_group(i) for i in range(footer.num_row_groups)], {}
-    for name in (name for name in columns if name in place):
-        statistics = [group.column(place[name]).statistics for group in groups]
-        if all(one is not None and one.has_null_count for one in statistics):
-            nulls[name] = sum(one.null_count for one in statistics)
+    columns_of, nulls = StoredColumns(footer), {}
+    for name in (name for name in columns if name in columns_of.leaves):
+        counts = [columns_of.null_count(i, columns_of.leaves[name][-1]) for i in range(footer.num_row_groups)]
+        if None not in counts:
+            nulls[name] = sum(filter(None, counts))
     return {"file": file.name, "rows": footer.num_rows, "nulls": nulls}
 
 

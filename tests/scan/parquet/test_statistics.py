@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from footers import COLUMN_ORDERS, CREATED_BY, DEPRECATED_MAX, DEPRECATED_MIN, MAX, MIN, STATISTICS, chunks, edit_footer
-from hypothesis import given
-from hypothesis import strategies as st
+from footers import COLUMN_ORDERS, DEPRECATED_MAX, DEPRECATED_MIN, MAX, MIN, STATISTICS, chunks, edit_footer
 
 from streameval import scan
-from streameval.errors import MissingInputError
+from streameval.errors import CorruptFileError, MissingInputError
 from streameval.scan import Where, prune
-from streameval.scan.parquet.statistics import orders_columns
+from streameval.scan.parquet.statistics import StoredColumns, survey
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,21 +75,6 @@ def literal(kind: pa.DataType, value: Any) -> str:
     return f"'{value}'" if isinstance(value, str | dt.date | dt.time) else str(value)
 
 
-@st.composite
-def conditions(draw: st.DrawFn, kind: pa.DataType) -> str:
-    """Comparisons with values of a type, and what is made of them."""
-    values = [value for value in VALUES[kind] if value == value and value not in (float("inf"),)]
-    value = st.sampled_from(values).map(lambda one: literal(kind, one))
-    sign = draw(st.sampled_from(["=", "<>", *([] if pa.types.is_boolean(kind) else ["<", "<=", ">", ">="])]))
-    one = st.one_of(
-        value.map(lambda text: f"x {sign} {text}"),
-        st.lists(value, min_size=1, max_size=3).map(lambda texts: f"x IN ({', '.join(texts)})"),
-        st.sampled_from(["x IS NULL", "x IS NOT NULL"]),
-    )
-    parts = draw(st.lists(st.tuples(st.sampled_from(["", "NOT "]), one).map("".join), min_size=1, max_size=3))
-    return draw(st.sampled_from([" AND ", " OR "])).join(parts)
-
-
 def numbers(pieces: Any, found: scan.Scan, test: scan.Test) -> list[int]:
     """Numbers of the rows of some pieces that meet a filter."""
     batches = (batch for piece in pieces for batch in scan.read(piece, found.schema))
@@ -106,24 +90,6 @@ def left(path: Path, where: Any) -> tuple[list[int], list[int], int]:
     except MissingInputError:
         return [], numbers(found.pieces, found, test), 0
     return numbers(narrow.pieces, found, test), numbers(found.pieces, found, test), pruned.groups
-
-
-@given(st.data())
-def test_no_statistics_lose_a_row(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Of all types, with nulls, NaN, −0.0; also if the footer has nonsense where the format says to look away."""
-    kind = data.draw(st.sampled_from(KINDS))
-    rows = data.draw(st.lists(st.none() | st.sampled_from(VALUES[kind]), min_size=1, max_size=8))
-    path = tmp_path_factory.mktemp("statistics") / "part.parquet"
-    as_integers = data.draw(st.booleans())
-    pq.write_table(table(kind, rows), path, row_group_size=2, store_decimal_as_integer=as_integers)
-    stored = pq.read_metadata(path).schema.column(0)
-    if data.draw(st.booleans()):
-        signed = stored.physical_type in ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")
-        edit_footer(path, lambda footer: make_legacy(footer, wrong=not signed or pa.types.is_unsigned_integer(kind)))
-    for _ in range(3):
-        where = data.draw(conditions(kind))
-        some, every, _ = left(path, where)
-        assert some == every, where
 
 
 def make_legacy(footer: dict[int, Any], *, wrong: bool) -> None:
@@ -195,17 +161,30 @@ def test_expressions_prune_as_sql_does(tmp_path: Path) -> None:
         assert (some, count) == (every, groups), where
 
 
-@pytest.mark.parametrize("columns", [1, 13, 14, 15, 200])
-def test_column_orders_are_told(tmp_path: Path, columns: int) -> None:
-    """Whatever the number of columns; also where the name of the writer ends like the orders."""
+@pytest.mark.parametrize("columns", [1, 14, 15, 200])
+def test_texts_are_bounded_if_the_footer_orders_columns(tmp_path: Path, columns: int) -> None:
+    """Whatever the number of columns."""
     path = tmp_path / "part.parquet"
-    pq.write_table(pa.table({f"x{i}": [1] for i in range(columns)}), path)
-    assert orders_columns(pq.read_metadata(path))
-    for name in (None, b"a writer", b"\x19" + bytes([columns << 4 | 12 if columns < 15 else 0xFC])):
+    pq.write_table(pa.table({f"x{i}": ["a", "b"] for i in range(columns)}), path)
+    assert {(one.low, one.high) for one in survey([str(path)])} == {("a", "b")}
+    edit_footer(path, lambda footer: footer.pop(COLUMN_ORDERS))
+    assert {(one.low, one.high) for one in survey([str(path)])} == {(None, None)}
 
-        def change(footer: dict[int, Any], name: bytes | None = name) -> None:
-            footer.pop(COLUMN_ORDERS, None)
-            footer |= {CREATED_BY: (8, name)} if name else {}
 
-        edit_footer(path, change)
-        assert not orders_columns(pq.read_metadata(path))
+@pytest.mark.parametrize("kind", [pa.int64(), pa.binary(16)], ids=str)
+def test_an_end_that_is_too_short_bounds_nothing(tmp_path: Path, kind: pa.DataType) -> None:
+    """Arrow aborts the process when it decodes one; some writers cut UUIDs."""
+    path = tmp_path / "part.parquet"
+    values = [7, 8, None] if kind == pa.int64() else [b"a" * 16, b"b" * 16, None]
+    pq.write_table(table(kind, values), path)
+
+    def change(footer: dict[int, Any]) -> None:
+        for columns in chunks(footer):
+            columns[0][STATISTICS][1][MIN] = (8, b"aa")
+
+    edit_footer(path, change)
+    with suppress(CorruptFileError):  # of Arrow's reader, which does not read ends of bytes
+        assert left(path, f"x = {literal(kind, values[1])}") == ([1], [1], 1)
+    (facts, _) = survey([str(path)])
+    assert (facts.nulls, facts.low, facts.high) == (1, None, None)
+    assert StoredColumns(pq.read_metadata(path)).null_count(0, 0) == 1
