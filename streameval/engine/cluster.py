@@ -108,11 +108,13 @@ class Ranges:
     outlines : future of the outlines
     futures : one future per range
     shards : for each spec, the shards in each range
+    late : future of labels from another table, from which fold tasks are computed again if a worker is lost
     """
 
     outlines: Future
     futures: list[Future]
     shards: Mapping[StoredSpec, list[list[Interval]]]
+    late: Future | None = None
 
     def of(self, spec: StoredSpec, number: int) -> Sequence[Interval]:
         """Shards of a state in a range; none if the state has fewer ranges than others, because its keys are few."""
@@ -201,7 +203,7 @@ class ClusterEngine:
             return folding.Folded(nothing, skipped)
         [outlines] = self.connection.submit([tree([fold.outline for fold in done], folding.merge, key_factory())])
         [folded] = self.connection.gather([outlines])
-        self._keep([fold.spread for fold in done], outlines, folded)
+        self._keep([fold.spread for fold in done], outlines, folded, late)
         done.clear()  # the ranges hold the rows now
         with self.connection.errors():
             self.connection.client.run(work.release, on_error="ignore")
@@ -268,7 +270,7 @@ class ClusterEngine:
         """Round up to a positive multiple of the number of threads."""
         return max(1, -(-count // self.connection.threads)) * self.connection.threads
 
-    def _keep(self, spreads: Sequence[Future], outlines: Future, folded: Folded) -> None:
+    def _keep(self, spreads: Sequence[Future], outlines: Future, folded: Folded, late: Future | None) -> None:
         """Exchange the rows of large states into ranges, and keep these."""
         states = {spec: state for spec, state in folded.states.items() if state.runs()}
         if not states:
@@ -281,7 +283,7 @@ class ClusterEngine:
         ]
         shards = {spec: [part for _, part in parts] for spec, parts in ranges.items()}
         futures = self.connection.submit(exchange(spreads, cuts, key_factory()))
-        self.ranges.append(Ranges(outlines, futures, shards))
+        self.ranges.append(Ranges(outlines, futures, shards, late))
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; ranges are finalized on workers, small states in this process."""
