@@ -230,7 +230,7 @@ class Scalar:
     groups, groups_left_out, rows_left_out : groups with a value, groups without one, and the rows of the latter
     cut_share : for a cluster metric of a slice, the share of its rows in clusters that also have rows of other slices
     basis : ``labelled rows`` if the value is of these alone, as labels arrive late; it is no estimate for all rows
-    labelled_share : the share of labelled rows among all rows, for such a value
+    labelled_share : the share of labelled rows among all rows, for such a value; slices have the basis alone
     label_class : of several classes, the one against the rest, or ``macro``, ``weighted`` or ``micro`` for an average
     group_deciles : for a mean over groups, the deciles of their values: 11 numbers from the least to the greatest, each
         group counted once; None if no group has a value

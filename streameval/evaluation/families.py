@@ -105,6 +105,7 @@ _NO_BLOCKS = "its states keep no blocks to leave out"
 _UNLABELLED = "the positives of rows without a label are themselves an estimate"
 _NOT_KEPT = "blocks of its units are not kept for all of these rows; add the unit to the store (add --unit COLUMN)"
 _NO_UNIT = "the store keeps no blocks of units; add the column of units to it (add --unit COLUMN)"
+_REPEATED = "a row counts once for each class: name a unit (--unit)"
 _NO_CELLS = (
     "a difference of two clusterings needs the rows of each unit in each cluster, which neither stores nor slices "
     "keep: evaluate the files with --unit and --baseline, without slices (--by)"
@@ -145,6 +146,11 @@ class Replication:
     own_blocks: ClassVar[bool] = False
     source_family: ClassVar[str] = ""
 
+    @property
+    def single(self) -> bool:
+        """Whether each row is a unit of weight 1, so that counts of scores give standard errors."""
+        return False
+
     def blocks(self) -> Spec | None:
         """The spec of a state to fold for sampling intervals; None if none is needed."""
         return None
@@ -175,6 +181,11 @@ class ScoreReplication(Replication):
 
     own_blocks = True
 
+    @property
+    def single(self) -> bool:
+        """Whether no unit is named, no row has a weight, and none counts several times."""
+        return self.resampling.unit is None and not (self.request.spec.weighted or self.request.repeated)
+
     def blocks(self) -> Spec:
         """Counts by block on a coarse grid, or the exact state split by block."""
         spec, key = self.request.spec, self.resampling.blocks
@@ -186,18 +197,18 @@ class ScoreReplication(Replication):
     def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
         """The state without each block."""
         if blocks is None:
-            return Sources(state, _NO_UNIT if self.resampling.unit is None else _NOT_KEPT)
+            lacking = _REPEATED if self.request.repeated else _NO_UNIT
+            return Sources(state, lacking if self.resampling.unit is None else _NOT_KEPT)
         unit, count = self.resampling.named_unit, self.resampling.blocks.count
         if self.resampling.bins is None:
-            return Sources(state, left_out.SplitState(cast("Grouped", blocks), unit, count))
+            return Sources(state, left_out.SplitState(cast("Grouped", blocks), unit, count, self.single))
         exact = state.spec.kind == ScoreSpec.kind
-        return Sources(state, BlockReplicates(cast("BlockCounts", blocks), unit, count, exact))
+        return Sources(state, BlockReplicates(cast("BlockCounts", blocks), unit, count, exact, self.single))
 
     def certificates(self, own: Resampled | str) -> tuple[Metric, ...]:
         """Standard errors with each row as a unit; they show whether the grid is fine enough unless that is certain."""
-        single = self.resampling.unit is None and not self.request.spec.weighted
         coarse = isinstance(own, BlockReplicates) and not own.sure
-        return certificates(self.request.computed, coarse=coarse, single=single)
+        return certificates(self.request.computed, coarse=coarse, single=self.single)
 
 
 class ClusterReplication(Replication):
@@ -285,6 +296,7 @@ class MetricRequest:
     of_blocks : whether the state holds resampling blocks, which intervals need in addition to the family's state
     by : slicing columns, if this is the sliced state that a store keeps; otherwise empty
     interval_sources : metrics without results of their own: the intervals of other metrics are made of their replicates
+    repeated : whether the state has each row once for each of several classes
     """
 
     family: Family[Any]
@@ -294,6 +306,7 @@ class MetricRequest:
     of_blocks: bool = False
     by: str = ""
     interval_sources: tuple[Metric, ...] = ()
+    repeated: bool = False
 
     @property
     def group(self) -> str:

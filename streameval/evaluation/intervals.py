@@ -177,7 +177,7 @@ def estimated(
         own = paired = _replicates(engine, replication, state, values, source, exact)
         if other is not None:
             paired = _replicates(engine, replication, state, values, other, exact)
-        if replication.own_blocks and isinstance(source, str) and resampling.unit is None and not w.spec.weighted:
+        if replication.single and isinstance(source, str):
             own = by_row(own, metrics, state.totals(), exact)  # differences need blocks
         pairs = [Estimated(*pair) for pair in zip(own, paired, strict=True)]
         by_metric |= {(w.of, metric.name): pair for metric, pair in zip(metrics, pairs, strict=True)}

@@ -2,7 +2,8 @@
 
 A score column of each class is folded once, against whether a row belongs to its class. *Micro* averages rank all
 scores of all classes together, from the same states. *Macro* is the mean over the classes with a value, *weighted*
-weighs them by their rows. Classes that do not occur are left out of both, and `Scalar.groups_left_out` counts them.
+weighs them by their rows, or by the weights of these. Classes that do not occur are left out (of micro averages those
+that no row has; a slice leaves out no others), and `Scalar.groups_left_out` counts them.
 """
 
 from __future__ import annotations
@@ -20,19 +21,23 @@ from streameval.errors import OptionError
 from streameval.metrics.estimates import mean_of
 from streameval.results import Scalar
 from streameval.states.classes import MACRO, MICRO, WEIGHTED, ClassSpec, class_name
-from streameval.states.grouped.groups import DenseGroups
+from streameval.states.grouped.groups import DenseGroups, Grouped
 from streameval.states.grouped.state import GroupedSpec
+from streameval.states.scores.types import halved
 from streameval.wording import few
 
 if TYPE_CHECKING:
     from streameval.engine.fold import Folded
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.intervals import Estimated
+    from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.estimates import Estimate
     from streameval.states.labels import LabelCounts
     from streameval.states.protocol import State, StoredSpec
 
 PLACE = "{class}"
+
+Of = tuple[int, "str | None"]  # a set of rows, 0 for all, and a column
 
 
 def expanded(data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,6 +71,8 @@ def expanded(data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     patterned = any(PLACE in str(text) for text in texts)
     if len(names) == 1 and (patterned or len(texts) > 1):
         names = names[0].split(",")
+    if not patterned and names == ["all"]:
+        raise OptionError("classes_of_label='all' needs a pattern such as score='p_{class}'", "classes_of_label")
     if not patterned:
         return options | ({"classes_of_label": names} if names else {})
     if len(texts) != 1:
@@ -97,20 +104,33 @@ def columns_in(data: Any) -> Sequence[object]:
 
 
 def with_micro(folded: Folded, requests: Sequence[MetricRequest]) -> tuple[Folded, Sequence[MetricRequest]]:
-    """Add the states and the request of all scores of all classes together, if their types are equal."""
+    """Add the states and the request of all scores of the classes that occur together, if their types are equal."""
     labels = next((spec for spec in folded.states if isinstance(spec, ClassSpec)), None)
-    scores = [w for w in requests if labels is not None and labels.number_of((w.of,))]
+    if labels is None:
+        return folded, requests
+    own = {
+        spec: state for spec, state in folded.states.items() if spec is not labels and labels.number_of(spec.columns)
+    }
+    there = {labels.number_of(spec.columns) for spec, state in own.items() if _positive(state)[0]}
+    scores = [w for w in requests if (number := labels.number_of((w.of,))) and (number in there or not there)]
     specs = {replace(w.spec, column=MICRO) for w in scores}
-    if labels is None or len(specs) != 1 or not scores[0].metrics:
+    if len(specs) != 1 or not scores[0].metrics:
         return folded, requests
     together: dict[StoredSpec, State] = {}
-    for spec, state in folded.states.items():
-        if spec is not labels and labels.number_of(spec.columns):
+    for spec, state in own.items():
+        if labels.number_of(spec.columns) in there or not there:
             renamed = _renamed(spec)
-            own = _moved(state, renamed)
-            together[renamed] = together[renamed].merge(own) if renamed in together else own
-    micro = replace(scores[0], of=MICRO, spec=specs.pop())
+            moved = _moved(state, renamed)
+            together[renamed] = together[renamed].merge(moved) if renamed in together else moved
+    micro = replace(scores[0], of=MICRO, spec=specs.pop(), repeated=True)
     return replace(folded, states={**folded.states, **together}), [*requests, micro]
+
+
+def _positive(state: State) -> tuple[int, float]:
+    """Rows of the class of a state, missing scores that count as halves among them, and their weight."""
+    whole = state.total() if isinstance(state, Grouped) else state
+    totals, missing = whole.totals(), halved(whole)
+    return totals.pos + missing.pos, math.ldexp(totals.pos_weight + missing.pos_weight, totals.unit)
 
 
 def _renamed(spec: Any) -> Any:
@@ -128,36 +148,70 @@ def _moved(state: Any, spec: Any) -> Any:
     return replace(state, spec=spec)
 
 
+def positive_weights(states: Sequence[tuple[MetricRequest, State]], sliced: SlicedStates) -> dict[Of, float]:
+    """The weights of the positives of each score column, of all rows and of each slice."""
+    weights: dict[Of, float] = {(0, w.of): _positive(state)[1] for w, state in states if w.family.name == "score"}
+    for key in sliced.slicing.keys:
+        for w in (w for w in sliced.requests if w.family.name == "score"):
+            grouped = sliced.grouped(w, key)
+            for group in grouped.groups():
+                weights[id(sliced.named(key, group)), w.of] = _positive(grouped.only(group))[1]
+    return weights
+
+
 def averaged(
-    results: Sequence[Scalar], labels: LabelCounts, estimates: Sequence[Estimated], level: float | None
+    results: Sequence[Scalar],
+    labels: LabelCounts,
+    estimates: Sequence[Estimated],
+    level: float | None,
+    weights: Mapping[Of, float] | None = None,
 ) -> list[Scalar]:
-    """The results with the class of each, and the macro and weighted averages of each set of rows after its results."""
+    """The results with the class of each, and the macro and weighted averages of each set of rows after its results.
+
+    Rows have `weights`, see `positive_weights`, or one each.
+    """
     if not isinstance(labels.spec, ClassSpec):
         return list(results)
     names = dict(labels.spec.classes) | {MICRO: MICRO}
     replicated = {_key(one.own.scalar): one.own for one in estimates}
+    there = {one.of for one in results if one.slice is None and one.of in names and one.of != MICRO and one.positives}
+    pooled: dict[str, Any] = {"groups": len(there), "groups_left_out": len(names) - 1 - len(there)}
     collected: list[Scalar] = []
     for _, same in groupby(results, key=lambda one: id(one.slice) if one.slice else 0):
-        rows = [replace(one, label_class=names.get(one.of or "")) for one in same]
+        rows = [
+            replace(one, label_class=names.get(one.of or ""), **(pooled if one.of == MICRO else {})) for one in same
+        ]
         collected += rows
         by_metric: dict[str, list[Scalar]] = {}
         for one in rows:
             if one.label_class not in (None, MICRO) and one.baseline is None:
                 by_metric.setdefault(one.metric, []).append(one)
         for kind in (MACRO, WEIGHTED):
-            collected += [_average(some, kind, replicated, level) for some in by_metric.values()]
+            collected += [_average(some, kind, replicated, level, weights) for some in by_metric.values()]
     return collected
 
 
-def _key(one: Scalar) -> tuple[int, str | None, str]:
-    return id(one.slice) if one.slice else 0, one.of, one.metric
+def _of(one: Scalar) -> Of:
+    return id(one.slice) if one.slice else 0, one.of
 
 
-def _average(results: Sequence[Scalar], kind: str, replicated: Mapping[Any, Estimate], level: float | None) -> Scalar:
+def _key(one: Scalar) -> tuple[Of, str]:
+    return _of(one), one.metric
+
+
+def _average(
+    results: Sequence[Scalar],
+    kind: str,
+    replicated: Mapping[Any, Estimate],
+    level: float | None,
+    measures: Mapping[Of, float] | None,
+) -> Scalar:
     """The average of a metric over the classes that occur and have a value."""
     defined = [one for one in results if one.value == one.value and one.positives]
     first, left = results[0], len(results) - len(defined)
-    weights = [float(one.positives or 0) if kind == WEIGHTED else 1.0 for one in defined]
+    weights = [1.0] * len(defined)
+    if kind == WEIGHTED:
+        weights = [float(one.positives or 0) if measures is None else measures[_of(one)] for one in defined]
     facts: dict[str, Any] = {"groups": len(defined), "groups_left_out": left, "label_class": kind, "of": kind}
     facts |= {"slice": first.slice, "rows": max(one.rows for one in results), "positives": None}
     facts |= {"basis": first.basis, "labelled_share": first.labelled_share}

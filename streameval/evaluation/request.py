@@ -332,10 +332,11 @@ def _classes(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         raise OptionError(f"{taken[0]!r} is the name of an average over classes; rename the class or its column")
     for name in ("cluster", "classes", "baseline", "mean_over", "approx_agc", "pos_label"):
         if options[name]:
-            raise OptionError(
-                f"several classes take no {name}; leave out {name} (--{name.replace('_', '-')}), or evaluate one class "
-                "(--pos-label)"
-            )
+            one = "evaluate one class: name its columns in score (--score) and the class in pos_label (--pos-label)"
+            if name == "pos_label":
+                one = "name one score column instead of classes"
+            out = f"leave out {name} (--{name.replace('_', '-')})"
+            raise OptionError(f"several classes take no {name}; {out}, or {one}", name)
     return tuple(zip(columns, classes, strict=True))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from streameval.errors import LabelError, MissingInputError, WeightError
 from streameval.evaluation.families import weight_problem
 from streameval.evaluation.intervals import counted, differences, estimated, finalized, replicated, sliced_blocks
-from streameval.evaluation.multiclass import averaged, with_micro
+from streameval.evaluation.multiclass import averaged, positive_weights, with_micro
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slice_intervals import sampled_slices
@@ -82,10 +82,13 @@ def finalize_all(
     if level is not None:
         sliced, slice_estimates = sampled_slices(slices, sliced, resampling)
     every = [*estimates, *slice_estimates]
+    several = not labels.spec.binary and request.weight is not None
+    weights = positive_weights(states, slices) if several else None
+    every_result = as_labelled([*results, *sliced], labels, late=request.late is not None)
     return Evaluation(
         labels.rows,
         labels.positives,
-        tuple(averaged(as_labelled([*results, *sliced], labels, late=request.late is not None), labels, every, level)),
+        tuple(averaged(every_result, labels, every, level, weights)),
         tuple((reason, count) for reason, count in _dropped(labels, states).items() if count),
         tuple(folded.skipped),
         {(w.group, w.of): state for w, state in states},

@@ -373,14 +373,16 @@ def mean_of(scalar: Scalar, parts: Sequence[Estimate], weights: Sequence[float])
     shares = np.array(weights) / math.fsum(weights)
     smallest = min(parts, key=lambda part: part.sizes.governing[0])
     reason = next((part.reason for part in parts if part.reason), None)
-    if len({part.replicates.size for part in parts}) > 1 or any(part.known is not None for part in parts):
-        return replace(smallest, scalar=scalar, reason=reason or "a class has no replicates", known=None)
+    if len({part.replicates.size for part in parts}) > 1 or not parts[0].replicates.size:
+        lacking = "a class has no replicates: name a unit (--unit)"
+        return replace(smallest, scalar=scalar, reason=reason or lacking, known=None)
     filled = np.array([np.where(np.isnan(part.replicates), part.around, part.replicates) for part in parts])
     there = np.array([~np.isnan(part.replicates) for part in parts]).any(axis=0)
     doubts = [np.zeros(there.size) if part.doubt is None else part.doubt for part in parts]
     return replace(
         smallest,
         scalar=scalar,
+        known=None,
         replicates=np.where(there, shares @ filled, math.nan),
         reason=reason,
         grid=float(shares @ [part.around for part in parts]),

@@ -122,23 +122,23 @@ class SplitState:
     grouped : the state, split by `streameval.states.grouped.keys.Blocks`
     unit : the sampling unit: a column, or ``row``
     count : number of blocks; block b of the state is in block b modulo this
+    single : whether each row is a unit of weight 1
     """
 
     grouped: Grouped
     unit: str
     count: int
+    single: bool = False
 
     @cached_property
     def sizes(self) -> Sizes:
         """Measure of the rows of each block, with missing scores that count as halves."""
         found = np.zeros((2, self.count))
-        weighted = False
         for block in self.grouped.groups():
             state = self.grouped.only(block)
             for totals in (state.totals(), halved(state)):
-                weighted |= totals.weighted
                 found[:, block % self.count] += np.ldexp([totals.n, totals.p], totals.unit)
-        return Sizes(self.unit, class_counts(*found), single=self.unit == "row" and not weighted)
+        return Sizes(self.unit, class_counts(*found), single=self.single)
 
     def without(self, block: int) -> State:
         """The state of the rows of all other blocks."""

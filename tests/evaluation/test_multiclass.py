@@ -30,11 +30,16 @@ def rows(count: int = 400, **columns: Any) -> pa.Table:
     return pa.table({"category": label, **scores, **units, **columns})
 
 
-@pytest.mark.parametrize("approx", [False, True])
-def test_averages_are_those_of_scikit_learn(approx: bool) -> None:
-    """Of all rows and of a slice; with a histogram, between the bounds."""
-    data = rows()
-    found = evaluate(data, label="category", score="p_{class}", by="country", approx=approx)
+@pytest.mark.parametrize(("approx", "weighted"), [(False, False), (True, False), (False, True)])
+def test_averages_are_those_of_scikit_learn(approx: bool, weighted: bool) -> None:
+    """Of all rows and of a slice; with a histogram, between the bounds. A column of a class of no row is left out."""
+    rng = np.random.default_rng(5)
+    data = rows(weight=rng.random(400), p_mode=rng.random(400))
+    weight = data["weight"].to_numpy() if weighted else np.ones(400)
+    weights = {"weight": "weight"} if weighted else {}
+    found = evaluate(data, label="category", score="p_{class}", by="country", approx=approx, **weights)
+    averages = [one for one in found.results if one.of in ("macro", "weighted", "micro")]
+    assert {(one.groups, one.groups_left_out) for one in averages} == {(3, 1)}
     german = np.array(data["country"].to_pylist()) == "DE"
     label, score = data["category"].to_numpy(), np.stack([data[f"p_{name}"].to_numpy() for name in CLASSES], axis=1)
     theirs = {"roc_auc": peer.roc_auc_score, "average_precision": peer.average_precision_score}
@@ -42,10 +47,11 @@ def test_averages_are_those_of_scikit_learn(approx: bool) -> None:
         more = {"multi_class": "ovr"} if metric == "roc_auc" else {}
         for chosen, of_slice in ((german | ~german, None), (german, {"country": "DE"})):
             for average in ("macro", "weighted", "micro"):
-                expected = function(label[chosen], score[chosen], average=average, **more)
+                expected = function(label[chosen], score[chosen], average=average, sample_weight=weight[chosen], **more)
                 low, high = found.interval(metric, slice=of_slice, label_class=average)
                 assert low - 1e-12 <= expected <= high + 1e-12
-            for name, value in zip(CLASSES, function(label[chosen], score[chosen], average=None, **more), strict=True):
+            each = function(label[chosen], score[chosen], average=None, sample_weight=weight[chosen], **more)
+            for name, value in zip(CLASSES, each, strict=True):
                 low, high = found.interval(metric, f"p_{name}", of_slice, name)
                 assert low - 1e-12 <= value <= high + 1e-12
 
@@ -65,6 +71,18 @@ def test_a_class_is_its_rows_against_the_rest() -> None:
         assert [one | {"label_class": name} for one in alone.to_dict()["results"]] == own
     macro = [one for one in mapped.results if one.label_class == "macro" and one.metric == "roc_auc"]
     assert all(one.ci_lower is not None and one.ci_lower < one.value < one.ci_upper for one in macro)  # type: ignore[operator]
+
+
+def test_a_row_of_two_classes_is_one_unit() -> None:
+    """The scores of both classes are one score, so that averages have its standard error, with and without a unit."""
+    rng, count = np.random.default_rng(0), 3000
+    label = rng.integers(0, 2, count)
+    score = (0.4 + 0.2 * label + rng.normal(0, 0.2, count)).clip(0.01, 0.99)
+    data = pa.table({"y": np.array(["a", "b"])[label], "p_a": 1 - score, "p_b": score, "row": np.arange(count)})
+    for unit in (None, "row"):
+        found = evaluate(data, label="y", score="p_{class}", metrics="roc_auc", ci=0.95, unit=unit)
+        errors = {one.of: one.stderr for one in found.results}
+        assert [errors[of] for of in ("micro", "macro", "weighted")] == pytest.approx([errors["p_b"]] * 3, rel=0.2)
 
 
 def test_averages_leave_out_classes_that_do_not_occur(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ class BlockReplicates:
     unit : the sampling unit
     count : number of blocks; block b of the state is in block b modulo this
     exact : whether values come from the counts of every score
+    single : whether each row is a unit of weight 1
     cut : bins cut around thresholds; None for metrics of the whole ranking
     moved : how far the rows of a block are displaced within bins, in standard deviations of random places. For metrics
         of the whole ranking, 1 or −1 is the half of the bin to which the rows beyond the block's share are moved
@@ -92,6 +93,7 @@ class BlockReplicates:
     unit: str
     count: int
     exact: bool = False
+    single: bool = False
     cut: CutBins | None = None
     moved: float = 0.0
     pieces: int = _PIECES
@@ -102,9 +104,7 @@ class BlockReplicates:
     def sizes(self) -> Sizes:
         """Measure of the rows of each block, with missing scores that count as halves."""
         rows = self.state.measure.sum(axis=0) + self.state.halved_measure
-        return Sizes(
-            self.unit, class_counts(*self._by_block(rows).T), single=self.unit == "row" and not self.state.spec.weighted
-        )
+        return Sizes(self.unit, class_counts(*self._by_block(rows).T), single=self.single)
 
     @property
     def rows_by_block(self) -> Array:
