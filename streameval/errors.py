@@ -83,11 +83,14 @@ class MissingInputError(DataError):
     message : str
     skipped : sequence of (file, reason)
         Files of the input that cannot be read.
+    empty : bool
+        Whether the input exists, but has no rows.
     """
 
-    def __init__(self, message: str = "", skipped: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(self, message: str = "", skipped: Sequence[tuple[str, str]] = (), *, empty: bool = False) -> None:
         super().__init__(message)
         self.skipped = tuple(skipped)
+        self.empty = empty
 
 
 class MissingColumnError(DataError):

@@ -15,6 +15,7 @@ leaves out is not withdrawn.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -27,7 +28,7 @@ import pyarrow.compute as pc
 
 from streameval import scan
 from streameval.engine.fold import STATE_SHARE
-from streameval.errors import LabelError, MissingColumnError, NullError, OptionError, SchemaError
+from streameval.errors import LabelError, MissingColumnError, MissingInputError, NullError, OptionError, SchemaError
 from streameval.saving import TABULAR, check_writable, ending, save
 from streameval.scan.derived import UUIDS, IdName, LateColumn
 from streameval.scan.in_memory import are_delayed
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
 
 
 _ROW_BYTES, _TEXT_BYTES = 112, 56  # bytes of a statement while all are resolved, and more if its id is a text
+_READ_FROM_DATA = (
+    "score", "cluster", "classes", "changed_from", "sketch", "weight", "unit", "mean_over", "examples"
+)  # fmt: skip
 _LISTED = 20  # ids in the message about conflicts
 _DUPLICATE, _NULL_ID, _SUPERSEDED, _CONFLICT, _LATER = range(1, 6)  # what becomes of a statement; 0: it is in effect
 _COUNTED = {_DUPLICATE: "duplicates", _NULL_ID: "null_ids", _SUPERSEDED: "superseded", _LATER: "later"}
@@ -106,6 +110,13 @@ class LateSource:
                 "labels_as_of needs the times of labels: name their column (--label-time)", "labels_as_of"
             )
         column = options["label"] or "label"
+        for name in _READ_FROM_DATA:
+            columns = options.get(name) or ()
+            if column == columns or (not isinstance(columns, str) and column in columns):
+                raise OptionError(
+                    f"{name}={column!r} is the label column, which arrives in another table: name another column for "
+                    f"{name} (--{name.replace('_', '-')}), or for label (--label)", name
+                )  # fmt: skip
         if column in others:
             raise OptionError(
                 f"the label column {column!r} arrives in another table, so it cannot filter or slice rows: "
@@ -148,10 +159,16 @@ class LateSource:
         DataError
             If a column is missing or cannot be used, a time is null, or statements contradict each other.
         """
-        scans = [self._scan(one, engine) for one in self._inputs()]
+        scans = [found for one in self._inputs() if (found := self._scan(one, engine)) is not None]
+        own = schema.field(self.column).type if self.column in schema.names else None
+        if not scans:
+            return self._no_statements(schema, name, own)
         pieces = [piece for found in scans for piece in found.pieces]
         first = pieces[0].name
         kinds = [widen({found.schema.field(column).type for found in scans}) for column in self.columns]
+        at = self.columns.index(self.column)
+        if kinds[at] is None and all(_is_number(one.schema.field(self.column).type, nulls=True) for one in scans):
+            kinds[at] = pa.float64()  # floats instead of nulls, as pandas writes them
         for column, kind in zip(self.columns, kinds, strict=True):
             if kind is None:
                 raise SchemaError(f"{first}: column {column!r} has types that differ between tables of labels: cast it")
@@ -163,8 +180,17 @@ class LateSource:
         arrival = {delivery: i for i, delivery in enumerate(dict.fromkeys(deliveries))}
         tasks = [(piece, arrival[delivery]) for piece, delivery in zip(pieces, deliveries, strict=True)]
         parts = engine.each(partial(_read_piece, source=self, schema=read, ids=theirs), tasks, "labels")
-        own = schema.field(self.column).type if self.column in schema.names else None
         return Statements.of(self, ours, theirs, own, parts)
+
+    def _no_statements(self, schema: pa.Schema, name: str, own: pa.DataType | None) -> Statements:
+        """The statements of tables without rows."""
+        read = pa.schema([(str(column), pa.null()) for column in self.columns])
+        place = "the table of labels"
+        ours, theirs = zip(*(self._compared(pair, schema, read, (name, place)) for pair in self.on), strict=True)
+        words, small = np.zeros(0, np.uint64), np.zeros(0, np.uint8)
+        times = np.zeros(0, np.int64)
+        part = _Part(place, 0, words, words, times, small, pa.nulls(0), small, read.empty_table())
+        return Statements.of(self, ours, theirs, own, [part])
 
     def _inputs(self) -> Iterator[Any]:
         """The inputs one by one: each may be a delivery, even if it is a table in memory."""
@@ -172,10 +198,14 @@ class LateSource:
             several = isinstance(given, list | tuple) and not are_delayed(given)
             yield from given if several else [given]
 
-    def _scan(self, given: Any, engine: Engine) -> Scan:
-        """The plan of one input."""
+    def _scan(self, given: Any, engine: Engine) -> Scan | None:
+        """The plan of one input; None if it has no rows."""
         try:
             return scan.plan(given, self.columns, threads=engine.budget.threads)
+        except MissingInputError as error:
+            if error.empty:
+                return None
+            raise
         except MissingColumnError as error:
             option = {self.column: "label (--label)", self.time: "label_time (--label-time)"}
             remedy = option.get(error.column, "on='column_of_the_data=column_of_the_labels' (--on)")
@@ -307,15 +337,24 @@ def _joined_codes(parts: Sequence[_Part], what: str) -> tuple[Array, pa.Array]:
         own[: len(part.values)] = codes[at : at + len(part.values)]
         joined.append(own[part.codes])
         at += len(part.values)
-    return np.concatenate(joined), coded.dictionary
+    return np.concatenate(joined), coded.dictionary.drop_null()  # of the type null, a null is encoded
 
 
 def _cast_labels(values: pa.Array, own: pa.DataType, what: str) -> pa.Array:
     """The labels in a type that holds those of the data as well; raises `SchemaError` if there is none."""
     kind = widen([values.type, own])
+    if kind is None and {_is_number(values.type), _is_number(own)} == {True}:  # such as floats instead of nulls
+        with suppress(pa.ArrowInvalid):
+            return values.cast(plain(own))
     if kind is None:
         raise SchemaError(f"{what} is {values.type}, but {plain(own)} in the data: write it in the type of the other")
     return values.cast(kind)
+
+
+def _is_number(kind: pa.DataType, *, nulls: bool = False) -> bool:
+    """Whether values of a type are integers or floats, or all null if that is allowed."""
+    kind = plain(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or (nulls and pa.types.is_null(kind)))
 
 
 class Resolved(NamedTuple):
@@ -335,13 +374,14 @@ class Resolved(NamedTuple):
     fates: Array
 
 
-def resolve(ids: Sequence[Array], times: Sequence[Array], codes: Array) -> Resolved:
+def resolve(ids: Sequence[Array], times: Sequence[Array], codes: Array, arrivals: Array | None = None) -> Resolved:
     """Find the latest statements of each id.
 
     Parameters
     ----------
     ids, times : arrays of shape (n,) that identify and order statements, the most significant first
     codes : uint8 array of shape (n,), the labels
+    arrivals : int64 array of shape (n,), the deliveries, of which the later decides at equal times; None if none does
 
     Examples
     --------
@@ -350,19 +390,22 @@ def resolve(ids: Sequence[Array], times: Sequence[Array], codes: Array) -> Resol
     >>> found.conflict.tolist(), found.fates.tolist()
     ([False, True], [3, 0, 1, 4, 4])
     """
+    orders = [*times] if arrivals is None else [*times, arrivals]
     order, words = order_words(ids[0])
     equal = np.zeros(words.size + 1, np.bool_)
     equal[1:-1] = words[1:] == words[:-1]
     places = np.flatnonzero(equal[1:] | equal[:-1])  # of all others, each is the only statement of its id
     shared = order[places]
-    shared = shared[np.lexsort([key[shared] for key in (codes, *reversed(times), *reversed(ids))])]
+    shared = shared[np.lexsort([key[shared] for key in (codes, *reversed(orders), *reversed(ids))])]
     order[places] = shared
     latest, conflict, fates = (
         np.ones(words.size, np.bool_),
         np.zeros(words.size, np.bool_),
         np.zeros(words.size, np.uint8),
     )
-    latest[places], conflict[places], fates[places] = _resolve_shared(ids, times, codes, shared)
+    latest[places], conflict[places], fates[places] = _resolve_shared(ids, orders, codes, shared)
+    if arrivals is not None:
+        _count_redelivered([*ids, *times, codes], arrivals, order, fates)
     last = np.flatnonzero(latest)
     return Resolved(order, last, conflict[last], fates)
 
@@ -382,6 +425,13 @@ def _resolve_shared(
     fates = np.where(runs == runs[last][owner], np.where(conflict, _CONFLICT, 0), _SUPERSEDED)
     fates[~new_statement] = _DUPLICATE
     return np.append(new_id[1:], True), conflict, fates
+
+
+def _count_redelivered(keys: Sequence[Array], arrivals: Array, order: Array, fates: Array) -> None:
+    """Superseded statements that a later delivery repeats are duplicates; `keys` are equal for equal statements."""
+    again = np.lexsort([key[order] for key in (arrivals, *reversed(keys))])
+    earlier = again[:-1][~_changes(keys, order[again])[1:]]
+    fates[earlier[fates[earlier] == _SUPERSEDED]] = _DUPLICATE
 
 
 def _changes(keys: Sequence[Array], order: Array) -> Array:
@@ -438,10 +488,10 @@ class Statements:
         if own is not None:
             values = _cast_labels(values, own, f"{place}: label column {source.column!r}")
         first, second, times = (np.concatenate([part[i] for part in parts]) for i in (2, 3, 4))
-        orders = [times] if source.time else []
+        arrivals = None
         if source.conflicts == "latest":
-            orders.append(np.repeat([part.arrival for part in parts], [part.first.size for part in parts]))
-        found = resolve([first, second] if second.size else [first], orders, codes)
+            arrivals = np.repeat([part.arrival for part in parts], [part.first.size for part in parts])
+        found = resolve([first, second] if second.size else [first], [times] if source.time else [], codes, arrivals)
         conflicts = int(np.count_nonzero(found.conflict))
         refused = conflicts > 0 and source.conflicts != "drop"
         listed = Listed.of(parts, theirs, found) if refused or source.rejects else None
@@ -460,12 +510,18 @@ class Statements:
 
     def check(self, matches: Matches, data: str) -> None:
         """Raise `LabelError` if no row has one of the ids, which are then probably of another column."""
-        if matches.seen.any() or self.source.unmatched:
+        if matches.seen.any() or self.source.unmatched or not self.counts["read"]:
             return
+        allow = "allow that no row has a label with allow_unmatched (--allow-unmatched)"
+        if self.counts["read"] == self.counts["later"]:
+            raise LabelError(
+                f"{data}: all {plural(self.counts['read'], 'statement')} of {self.place} are later than labels_as_of "
+                f"(--labels-as-of): choose a later time, or {allow}"
+            )
         columns = few([name for pair in self.source.on for name in dict.fromkeys(pair)])
         raise LabelError(
             f"{data}: none of its ids is among the {plural(matches.seen.size, 'id')} of {self.place}; name the ids "
-            f"with on (--on), now {columns}, or allow that no row has a label with allow_unmatched (--allow-unmatched)"
+            f"with on (--on), now {columns}, or {allow}"
         )
 
     def counted(self, matches: Matches, labelled: int) -> dict[str, int]:

@@ -102,7 +102,7 @@ def plan(
     holdings = [item for item in found if isinstance(item, Holding) and item.pieces]
     if not holdings:
         reason = f"; {len(skipped)} skipped, the first {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
-        raise MissingInputError(f"{_describe(data)}: no rows{reason}", skipped)
+        raise MissingInputError(f"{_describe(data)}: no rows{reason}", skipped, empty=not skipped)
     pieces = tuple(piece for holding in holdings for piece in holding.pieces)
     return Scan(
         schema=_unify(holdings, columns, ids),

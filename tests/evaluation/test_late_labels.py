@@ -181,7 +181,7 @@ def test_times_files_and_dates_decide() -> None:
     assert positives("2026-01-02T22:59:59.999999") == positives("2026-01-03T00:29+01:30") == (0, 2)
     first, second = table([0, 1], [0, 1]), table([0], [1])
     latest = evaluate(DATA, score="s", labels=[first, second, second], on="id", label_conflicts="latest")
-    assert (latest.positives, latest.labels["superseded"]) == (2, 2)
+    assert [latest.positives, latest.labels["superseded"], latest.labels["duplicates"]] == [2, 1, 1]
     with pytest.raises(
         LabelError,
         match="the Table: 1 id with different labels in one delivery: 0; name a column of times with label_time",
@@ -253,6 +253,8 @@ def test_attribution_takes_late_labels() -> None:
         assert found.labels["withdrawn"] == ROWS // 4
         if expected is not None:
             assert (found.impure, found.totals, found.dropped) == (expected.impure, expected.totals, expected.dropped)
+        assert (found.basis, found.labelled_share) == ("labelled rows", 0.75)
+        assert "labelled: 75.00% of all" in found.to_html()
 
 
 ERRORS: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
@@ -272,6 +274,12 @@ ERRORS: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "rejects": (OptionError, {"rejects": "x.txt"}, "end it in .csv or .parquet"),
     "filter": (OptionError, {"where": "label = 1"}, "cannot filter or slice rows"),
     "slices": (OptionError, {"by": "label"}, "cannot filter or slice rows"),
+    "unit": (OptionError, {"unit": "label"}, r"unit='label' is the label column, .*another column for unit \(--unit\)"),
+    "too early": (
+        LabelError,
+        {"label_time": "day", "labels_as_of": "1969-01-01"},
+        "all 300 statements .* are later than labels_as_of",
+    ),
     "many labels": (LabelError, {"label": "many"}, "more than 200 labels"),
 }
 
@@ -284,7 +292,7 @@ def test_errors_name_the_remedy(case: str) -> None:
     late = table(
         np.append(np.arange(size - 1), 1), np.append(np.zeros(size - 1, np.int64), 1),
         t=pa.array([None] * size, pa.timestamp("s")), flag=[True] * size, far=np.arange(size) + 1000,
-        many=np.arange(size),
+        many=np.arange(size), day=pa.array([0] * size, pa.date32()),
     )  # fmt: skip
     with pytest.raises(kind, match=message):
         evaluate(DATA, **{"score": "s", "labels": late, "on": "id", **options})
@@ -308,3 +316,20 @@ def test_a_label_column_in_some_files_is_refused(tmp_path: Path) -> None:
         pq.write_table(second, tmp_path / "b.parquet")
         with pytest.raises(DataError, match="column 'label' is in some files only"):
             evaluate(tmp_path, score="s", labels=table([0], [1]), on="id")
+
+
+def test_numbers_are_one_type_and_empty_tables_say_nothing(tmp_path: Path) -> None:
+    """Floats instead of nulls beside integers, as pandas writes them; a table without rows or labels is no error."""
+    own = pa.array([None if i % 2 else i % 4 // 2 for i in range(ROWS)], pa.float64())
+    pq.write_table(table(pa.array([], pa.int64()), pa.array([], pa.int64())), tmp_path / "none.parquet")
+    late = [table([1], pa.array([1.0])), tmp_path / "none.parquet", table([3], pa.array([0])), table([5], pa.nulls(1))]
+    for kind in (pa.int64(), pa.float64()):
+        found = evaluate(DATA.append_column("label", own.cast(kind)), score="s", labels=late, on="id")
+        assert [found.labels[name] for name in ("read", "used", "withdrawn", "labelled_rows")] == [
+            3,
+            2,
+            1,
+            ROWS // 2 + 2,
+        ]
+    empty = evaluate(DATA, score="s", labels=tmp_path / "none.parquet", on="id")
+    assert (empty.rows, empty.labels["read"], empty.labels["labelled_rows"]) == (ROWS, 0, 0)
