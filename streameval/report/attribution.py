@@ -78,6 +78,10 @@ class Attributed(Read, canvas.Attributed, Protocol):
         """The metric in which gains are measured."""
 
     @property
+    def labelled_share(self) -> float | None:
+        """The share of labelled rows, if tables are of these alone."""
+
+    @property
     def slice_metric(self) -> str | None:
         """The metric of the slices."""
 
@@ -258,12 +262,13 @@ def attribution_page(attribution: Attributed, source: Source, *, with_examples: 
     notes = list(filter(None, [hashed(attribution, IN_DATA if source.nights else READ_ONCE)]))
     hidden = attribution.options.get("examples") and not with_examples
     cluster, earlier = attribution.options.get("cluster"), attribution.options.get("changed_from")
+    share = attribution.labelled_share
     score = attribution.options.get("score", ())
     columns = [*([cluster] if cluster else []), *([score] if isinstance(score, str) else score)]
     title = f"Where {joined(columns)} {'falls' if len(columns) == 1 else 'fall'} short" if columns else ""
     return Page(
         f"What changed from {earlier} to {cluster}" if earlier else title,
-        plural(attribution.rows, "row"),
+        plural(attribution.rows, "row") + ("" if share is None else f", labelled: {share:.2%} of all"),
         (Text(" ".join(lead), "lead"), *([Text(_HIDDEN, "note")] if hidden else [])),
         (*sections, read_section(attribution, source, notes)),
     )

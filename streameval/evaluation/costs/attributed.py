@@ -66,6 +66,10 @@ class Attribution(AsJson):
         The metric of the slices, None without them.
     labels : dict of str to int
         What became of labels from another table, as in `streameval.Evaluation`; empty without one.
+    basis : str
+        ``labelled rows`` if late labels lack some rows: tables that need labels are of the others alone, no estimates.
+    labelled_share : float
+        The share of labelled rows among all rows, if there is a basis.
     source : Source
         Where the result comes from: data, files, and the command that repeats it.
 
@@ -93,6 +97,8 @@ class Attribution(AsJson):
     slice_metric: str | None = None
     source: Source = field(default_factory=Source, repr=False, compare=False)
     labels: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    basis: str | None = None
+    labelled_share: float | None = None
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables that are not None, by name."""
@@ -107,6 +113,7 @@ class Attribution(AsJson):
             "metric": self.metric,
             **({"slice_metric": self.slice_metric} if self.slice_metric else {}),
             **({"labels": self.labels} if self.labels else {}),
+            **({"basis": self.basis, "labelled_share": self.labelled_share} if self.basis else {}),
             "totals": self.totals,
             **{name: [_plain(row) for row in table.to_pylist()] for name, table in self.tables().items()},
             "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],

@@ -258,7 +258,12 @@ class Run:
             skipped=folded.skipped, options=recorded(options, "attribute"),
             source=source_of(self.data, files.scan.pieces, options, "attribute"),
         )  # fmt: skip
-        return replace(found, labels=files.deliver_statements(folded))
+        found = replace(found, labels=files.deliver_statements(folded))
+        counts = folded.labels(label) if self.late is not None and label is not None else None
+        if counts is None or not counts.null:
+            return found
+        labelled = counts.neg + counts.pos
+        return replace(found, basis="labelled rows", labelled_share=labelled / (labelled + counts.null))
 
     def look_up(self, skipped: Sequence[tuple[str, str]] = ()) -> LookUp | None:
         """A function that reads values from the data; None if the data are a reader, which can be read only once.
@@ -418,6 +423,7 @@ def with_slices(
     base = result or Attribution(
         found.rows, None, None, None, None, {},
         dropped=found.dropped, skipped=found.skipped, options=found.options, source=found.source, labels=found.labels,
+        basis=whole.basis, labelled_share=whole.labelled_share,
     )  # fmt: skip
     slicings = dict.fromkeys(tuple(one.slice or ()) for one in slices)
     shown = _table([(cost, slices[i]) for cost, i in worst], list(slicings))
