@@ -37,6 +37,7 @@ class Band:
     level : level of each single interval, such as 0.95; the whole curve has a lower one
     unit : the sampling unit: a column, or ``row``
     effective_units : effective number of units, the smallest of those of all rows, positives and negatives
+    freedom : the least degrees of freedom of the intervals
     reason : why no x has an interval; None if at least one has
     """
 
@@ -47,6 +48,7 @@ class Band:
     unit: str
     effective_units: float | None = None
     reason: str | None = None
+    freedom: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +196,8 @@ class Distribution:
         return negative, positive
 
 
-FEW_UNITS = 50  # effective units below which a sampling interval is rough
+FEW_UNITS = 50  # effective units beyond a threshold that an operating point needs
+FEW_FREEDOM = 3.0  # degrees of freedom below which a sampling interval is rough
 REST = "rest"  # all rows outside a slice
 
 
@@ -220,10 +223,13 @@ class Scalar:
     ci_reason : why there is no sampling interval although one was requested
     unit : the sampling unit: a column, or ``row``
     units : number of units, if known
-    effective_units : effective number of units, the smallest of those of all rows, positives and negatives
+    effective_units : effective number of units by their size, the smallest of those of rows, positives and negatives
+    freedom : degrees of freedom of the standard error: near the number of blocks if all decide the value alike, few
+        if few blocks do
     blocks : number of blocks that have rows
     baseline : for a difference, the column that is subtracted
-    p_value : for a difference, the two-sided p-value, adjusted for all differences of the table (Holm)
+    p_value : for a difference, the two-sided p-value, adjusted for all differences of all rows, or for all by slice
+        (Holm)
     verdict : for a difference: ``better``, ``worse`` or ``not shown``; with a margin also ``equivalent``
     slice : the values of the slicing columns; None for all rows
     mean_over : the column of groups, if the value is a mean over groups
@@ -263,6 +269,7 @@ class Scalar:
     unit: str | None = None
     units: int | None = None
     effective_units: float | None = None
+    freedom: float | None = None
     blocks: int | None = None
     baseline: str | None = None
     p_value: float | None = None
@@ -626,5 +633,5 @@ def slice_table(results: Iterable[Scalar], by: str | Sequence[str]) -> pa.Table:
 
 def from_arrow(table: pa.Table) -> list[Scalar]:
     """Read results from a table that has at least the columns of `COLUMNS`; slices are not restored."""
-    rows = table.select(list(COLUMNS)).to_pylist()
+    rows = table.select([name for name in COLUMNS if name in table.column_names]).to_pylist()
     return [Scalar(**row | {name: math.nan for name in _ALWAYS if row[name] is None}) for row in rows]

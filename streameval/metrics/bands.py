@@ -75,11 +75,11 @@ def band_of(
     >>> curves = [Curve("roc", "score", x, np.array([0.5, end]), x, 0.5) for end in (0.85, 0.9, 0.95, 0.9, 0.9, 0.9)]
     >>> band = band_of(curves[1], curves, Sizes("row", {"rows": np.array([10, 11, 9, 12, 10, 10])}), 0.95)
     >>> float(band.x[-1]), round(float(band.lower[-1]), 2), round(float(band.upper[-1]), 2)
-    (1.0, 0.59, 0.98)
+    (1.0, 0.57, 0.99)
     """
     x = _xs(curve)
     at = [np.full(x.size, math.nan) if each is None else _read(each, x) for each in replicates]
-    ends, reasons = np.full((2, x.size), math.nan), Counter[str]()
+    ends, reasons, freedom = np.full((2, x.size), math.nan), Counter[str](), math.inf
     units = [beyond(float(curve.thresholds[i])) for i in places(curve)]
     estimate = Estimate(Scalar.undefined(curve.name, "the curve is undefined"), np.empty(0), sizes, "logit")
     around = np.full(x.size, math.nan) if grid is None else _read(grid, x)
@@ -88,10 +88,12 @@ def band_of(
         found = _interval(replace(estimate, replicates=column, grid=float(around[i])), value, level, few)
         if found.ci_lower is not None:
             ends[:, i] = found.ci_lower, found.ci_upper
+            freedom = min(freedom, found.freedom or math.inf)
         else:
             reasons[str(found.ci_reason)] += 1
     reason = max(reasons, key=lambda each: reasons[each], default=None) if np.isnan(ends).all() else None
-    return Band(x, ends[0], ends[1], level, sizes.unit, reason=reason)
+    least = None if math.isinf(freedom) else freedom
+    return Band(x, ends[0], ends[1], level, sizes.unit, reason=reason, freedom=least)
 
 
 def _xs(curve: Curve) -> Array:

@@ -6,25 +6,52 @@ of the replicates is the delete-a-group jackknife's variance (Kott 2001),
 
     Var = (B − 1)/B · Σ (θ₍₋b₎ − mean)²,
 
-over the B blocks that have rows. An interval is centred on the value of all rows. It is symmetric on the scale of the
+over the B blocks that have rows. An interval is centred on the value of all rows. It is symmetric on the scale g of the
 metric (`SCALES`), where the standard error is carried by the delta method. Truncated gain areas are
 skewed, and may be negative: of 600 samples with 100 effective units, 91 % of symmetric intervals held the truth, and
 95 % on −ln(1 − x).
 
-From 50 effective units on (`streameval.metrics.units`) the interval takes t with B − 1 degrees of freedom. From 5 to 50
-it takes max(1, 3(Σd²)²/Σd⁴ − 2), at most B − 1, with d the deviations of the replicates from their mean. Below 5 there
-is none.
+Two numbers say how much an interval rests on. The *effective units* (`streameval.metrics.units`) count units by their
+size; below 5 there is no interval. The *degrees of freedom* count the blocks that decide the value: with d the
+deviations of the replicates from their mean,
+
+    f = 3(Σd²)²/Σd⁴ − 2, from 1 to B − 1,
+
+is 3k − 2 if k blocks share all influence alike, and sets t always. Near an AUC of 1, f is 7 where 90 equal units are
+there. Below 1.25, one block decides alone, and there is no interval.
+
+Near an end of the scale, the blocks that decide are rare, and all of them pull the value towards the middle: a sample
+that misses some is both too near the end and too sure of it. The end of the interval that lies towards the middle is
+therefore that of more such blocks, as the upper limit of a weighted sum of Poisson counts is (Fay and Feuer 1997). With
+w the largest influence of a block in that direction, times the square of c = g''/g'² (2x − 1 on the logit scale), it
+adds n = 2(1 − f/(B − 1)) blocks of influence w: the value moves by n·w, Σd² and the variance grow by n·w², Σd⁴ by
+n·w⁴. With many influential blocks (f = B − 1), or in the middle of the scale, nothing changes.
+
+Coverage of 95 % intervals in per cent, [truth above / below], of 300 to 800 trials each:
+
+========================================  ====================  ====================  ====================
+design                                    t with B − 1          t with f              and further blocks
+========================================  ====================  ====================  ====================
+AUC 0.999, 300 pure units of five rows    92.4 [2.5 / 5.1]      93.6 [1.3 / 5.1]      93.4 [1.3 / 5.4]
+AUC 0.99, the same                        93.4 [3.4 / 3.2]      94.6 [2.1 / 3.2]      96.8 [2.1 / 1.1]
+AUC 0.999, 100 effective Zipf units       84.6 [1.6 / 13.8]     86.0 [0.2 / 13.8]     93.2 [0.2 / 6.6]
+AUC 0.99, the same                        86.8 [0.8 / 12.4]     87.2 [0.4 / 12.4]     94.6 [0.4 / 5.0]
+AUC 0.9, the same                         93.2 [0.8 / 6.0]      93.8 [0.2 / 6.0]      97.4 [0.2 / 2.4]
+AP 0.92, one unit a third of positives    90.6 [6.9 / 2.5]      94.1 [3.4 / 2.5]      95.1 [3.4 / 1.5]
+AP 0.15, 30 positives of 30,000 rows      87.0 [7.7 / 5.3]      88.0 [7.7 / 4.3]      90.7 [5.0 / 4.3]
+========================================  ====================  ====================  ====================
 
 Blocks depend on the ids alone. So the replicates of two metrics, slices, nights or columns over the same units are
 paired, and the difference of two estimates is an estimate with its own replicates (`Estimate.minus`). Its interval
 ends where differences end: shares differ by at most 1.
 
-With 100 effective units of Zipf sizes, 95 % intervals hold the truth in 94 % (`roc_auc`), 95 % (`average_precision`)
-and 94 % (``agc@0.1``) of 1,000 trials, intervals with each row as a unit in 29 to 42 % of 100; with 10,000 units, they
-hold it in 93 to 96 % of 500 trials (``python benchmarks/interval_coverage.py``).
-
 References
 ----------
+Hanley, J. A. and Lippman-Hand, A. (1983). If nothing goes wrong, is everything all right? *JAMA* 249, 1743–1745.
+
+Fay, M. P. and Feuer, E. J. (1997). Confidence intervals for directly standardized rates. *Statistics in Medicine* 16,
+791–801.
+
 Kott, P. S. (2001). The delete-a-group jackknife. *Journal of Official Statistics* 17, 521–526.
 """
 
@@ -38,7 +65,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.units import too_few
-from streameval.results import FEW_UNITS, Scalar
+from streameval.results import Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,6 +85,7 @@ class Scale(NamedTuple):
     low, high : open ends of the values that the scale takes
     to, back : the scale and its inverse
     slope : derivative of `to`
+    curvature : its second derivative over the square of the first: the end of the scale that a value is near, −1 to 1
     """
 
     low: float
@@ -65,31 +93,42 @@ class Scale(NamedTuple):
     to: Callable[[float], float]
     back: Callable[[float], float]
     slope: Callable[[float], float]
+    curvature: Callable[[float], float]
 
 
 SCALES: dict[str, Scale] = {
-    "plain": Scale(-math.inf, math.inf, float, float, lambda _: 1.0),
+    "plain": Scale(-math.inf, math.inf, float, float, lambda _: 1.0, lambda _: 0.0),
     "logit": Scale(
         0,
         1,
         lambda x: math.log(x) - math.log1p(-x),
         lambda y: (1 + math.tanh(y / 2)) / 2,
         lambda x: 1 / (x * (1 - x)),
+        lambda x: 2 * x - 1,
     ),
-    "fisher": Scale(-1, 1, math.atanh, math.tanh, lambda x: 1 / ((1 - x) * (1 + x))),
-    "log": Scale(0, math.inf, math.log, lambda y: math.exp(y) if y < _EXPONENT else math.inf, lambda x: 1 / x),
+    "fisher": Scale(-1, 1, math.atanh, math.tanh, lambda x: 1 / ((1 - x) * (1 + x)), lambda x: x),  # gini is 2·AUC − 1
+    "log": Scale(
+        0,
+        math.inf,
+        math.log,
+        lambda y: math.exp(y) if y < _EXPONENT else math.inf,
+        lambda x: 1 / x,
+        lambda _: -1.0,
+    ),
     "log_complement": Scale(
         -math.inf,
         1,
         lambda x: -math.log1p(-x),
         lambda y: -math.expm1(-y) if y > -_EXPONENT else -math.inf,
         lambda x: 1 / (1 - x),
+        lambda _: 1.0,
     ),
 }
 
 
 _LEAST_UNITS = 5
-_NORMAL = 1e9  # degrees of freedom
+_LEAST_FREEDOM = 1.25
+_FURTHER = 2  # most blocks that an end is widened by
 _DRAWN = 31  # degrees of freedom of the standard error of a draw, a jackknife over 32 groups of rows
 _OFF = 0.1  # largest error of the value on the grid, in standard errors
 _FAR_OFF = 0.5  # the same, beyond which the grid cannot tell two columns apart
@@ -130,6 +169,9 @@ class Estimate:
         would give; None or 0 where replicates are exact
     drawn : standard error of the draw, given all rows, where the value comes from a sample of them
     of_all_rows : the value that the replicates are around, where the value comes from a sample; NaN where it does not
+    end_units : effective units of which none misses, where the value is at the end of its range and a share of units
+        that miss bounds its distance from there; NaN elsewhere
+    most_freedom : largest number of degrees of freedom, those of the sides of a difference between two sets of rows
 
     Examples
     --------
@@ -150,6 +192,8 @@ class Estimate:
     doubt: Array | None = None
     drawn: float = 0.0
     of_all_rows: float = math.nan
+    end_units: float = math.nan
+    most_freedom: float = math.inf
 
     @property
     def around(self) -> float:
@@ -181,21 +225,59 @@ class Estimate:
     def sampled(self, value: Scalar) -> Estimate:
         """The estimate of the same metric from a sample of the rows, whose value has the standard error of the draw."""
         drawn = value.stderr or 0.0
-        return replace(self, scalar=value, reason=self.undefined, grid=math.nan, drawn=drawn, of_all_rows=self.around)
+        return replace(
+            self,
+            scalar=value,
+            reason=self.undefined,
+            grid=math.nan,
+            drawn=drawn,
+            of_all_rows=self.around,
+            end_units=math.nan,
+        )
 
     @property
     def freedom(self) -> float:
         """Degrees of freedom of the standard error; with a draw, those of Welch and Satterthwaite."""
-        free, d = _NORMAL, self.deviations
-        if self.known is None:
-            free = float(d.size - 1)
-            if self.sizes.governing[0] < FEW_UNITS and d.any():
-                squares = np.square(d / np.abs(d).max())
-                free = min(free, max(1.0, 3 * float(squares.sum()) ** 2 / float(np.square(squares).sum()) - 2))
+        return self._freedom(0.0, 0.0)
+
+    @property
+    def _influences(self) -> Array:
+        """The deviations; none where a replicate is undefined."""
+        return np.zeros(0) if np.isinf(self.replicates).any() else self.deviations
+
+    def _freedom(self, blocks: float, influence: float) -> float:
+        """Degrees of freedom with further blocks of some influence."""
+        d = self._influences
+        free = (
+            min(float(d.size - 1), self.most_freedom) if d.size else max(1.0, self.sizes.governing[0] - 1)
+        )  # DeLong's, of the rarer class
+        if d.any():
+            unit = float(np.abs(d).max())
+            squares, more = np.square(d / unit), (influence / unit) ** 2
+            fourth = float(np.square(squares).sum()) + blocks * more**2
+            free = min(free, max(1.0, 3 * (float(squares.sum()) + blocks * more) ** 2 / fourth - 2))
         if not self.drawn:
             return free
         drawn, units = self.drawn**2, self.stderr**2 - self.drawn**2
         return (drawn + units) ** 2 / (drawn**2 / _DRAWN + units**2 / free)
+
+    def _end(self, side: int, level: float) -> float:
+        """The lower (−1) or the upper (1) end of the interval; towards the middle of the scale, with further blocks."""
+        from scipy.special import stdtrit
+
+        scale, value, error, d = SCALES[self.scale], self.scalar.value, self.stderr, self._influences
+        curvature = scale.curvature(value)
+        blocks = influence = 0.0
+        if d.size and side * curvature < 0:
+            blocks = max(0.0, _FURTHER * (1 - self.freedom / (d.size - 1)))
+            influence = curvature**2 * max(0.0, float((-side * d).max()))
+        centre = value + side * blocks * influence
+        if not scale.low < centre < scale.high:
+            return scale.low if side < 0 else scale.high
+        reach = float(stdtrit(self._freedom(blocks, influence), (1 + level) / 2))
+        return scale.back(
+            scale.to(centre) + side * reach * math.hypot(error, math.sqrt(blocks) * influence) * scale.slope(centre)
+        )
 
     @property
     def undefined(self) -> str | None:
@@ -219,14 +301,16 @@ class Estimate:
             return "a replicate is undefined"
         if self._off > _OFF * self.stderr:
             return TOO_COARSE
+        if self.freedom < _LEAST_FREEDOM:
+            return f"one block of units ({self.sizes.unit}) decides the value alone"
         return _TOO_ROUGH if self.inexactness > _INEXACT else None
 
     def shortage(self, side: str = "") -> str | None:
         """That there are too few effective units for an interval, of a side of a difference; None if there are not."""
         units, kind = self.sizes.governing
-        if units >= _LEAST_UNITS:
-            return None
-        return too_few(units, f"{kind} ({self.sizes.unit}){side}", f"at least {_LEAST_UNITS}")
+        if units < _LEAST_UNITS:
+            return too_few(units, f"{kind} ({self.sizes.unit}){side}", f"at least {_LEAST_UNITS}")
+        return None
 
     @property
     def inexactness(self) -> float:
@@ -257,8 +341,6 @@ class Estimate:
 
     def scalar_with(self, level: float) -> Scalar:
         """The value with its interval at a level, such as 0.95; null with the reason where there is none."""
-        from scipy.special import stdtrit
-
         units, _ = self.sizes.governing
         scalar = replace(
             self.scalar,
@@ -268,26 +350,42 @@ class Estimate:
             effective_units=units if math.isfinite(units) else None,
             blocks=int(self.deviations.size),
         )
+        if self.end_units >= _LEAST_UNITS:
+            low, high = self._beside_end(level)
+            return replace(scalar, ci_lower=low, ci_upper=high)
         if reason := self.undefined:
             return replace(scalar, ci_reason=reason)
-        scale, value = SCALES[self.scale], self.scalar.value
-        half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.stderr * scale.slope(value)
-        centre = scale.to(value)
-        ends = max(scale.back(centre - half), self.bounds[0]), min(scale.back(centre + half), self.bounds[1])
+        ends = max(self._end(-1, level), self.bounds[0]), min(self._end(1, level), self.bounds[1])
         if not all(map(math.isfinite, ends)):
             return replace(scalar, ci_reason=f"the standard error, {self.stderr:.3g}, is too large for an interval")
         stderr = self.stderr if scalar.stderr is None else scalar.stderr  # a sample's own is that of its draw
-        return replace(scalar, stderr=stderr, ci_lower=float(ends[0]), ci_upper=float(ends[1]))
+        return replace(scalar, stderr=stderr, ci_lower=float(ends[0]), ci_upper=float(ends[1]), freedom=self.freedom)
 
-    def minus(self, other: Estimate) -> Estimate:
+    def _beside_end(self, level: float) -> tuple[float, float]:
+        """The one-sided interval of a value at an end of its range, by the rule of three.
+
+        If none of n units misses, the share that does is at most 1 − (1 − level)^(1/n), near 3/n at 95 % (Hanley and
+        Lippman-Hand 1983). A ROC AUC loses at most that share of its pairs.
+        """
+        scale, value = SCALES[self.scale], self.scalar.value
+        reach = (scale.high - scale.low) * -math.expm1(math.log1p(-level) / self.end_units)
+        return max(scale.low, value - reach), min(scale.high, value + reach)
+
+    def minus(self, other: Estimate, *, on_scale: bool = False) -> Estimate:
         """The difference of two estimates over the same blocks, paired; without replicates where one side has none.
+
+        Of two sets of rows, the one that happens to be nearer to the end of the scale has the smaller standard error,
+        so that chance looks like a difference. With `on_scale`, replicates are differences g(a) − g(b) on the scale of
+        both, where values are uncertain alike, carried back by (a − b)/(g(a) − g(b)): tests are those of g(a) − g(b).
+        Of twenty equal slices of 18 and 60 units against their rests, at an AUC of 0.95, one was found different in 3
+        and 0 % of 60 trials, and in 62 and 40 % without.
 
         Raises
         ------
         OptionError
             If they have different units or numbers of blocks.
         """
-        replicates = self._apart(other)
+        replicates = self._apart(other, on_scale=on_scale)
         scalar, reason = self._scalar_minus(other)
         smaller = min(self, other, key=lambda side: side.sizes.governing[0])
         reason = reason or smaller.shortage(f" on the side of {smaller.scalar.of or smaller.scalar.metric}")
@@ -303,11 +401,13 @@ class Estimate:
         doubt = sure if identical else np.hypot(*doubts)
         grid = self.grid - other.grid
         drawn = math.hypot(self.drawn, other.drawn)  # at most: columns of one run share the rows that are drawn
+        most = min(self.freedom, other.freedom) if on_scale else math.inf  # a block that decides both may cancel out
         return Estimate(
-            scalar, replicates, smaller.sizes, "plain", reason, grid, bounds=bounds, doubt=doubt, drawn=drawn
-        )
+            scalar, replicates, smaller.sizes, "plain", reason, grid, bounds=bounds, doubt=doubt, drawn=drawn,
+            most_freedom=most,
+        )  # fmt: skip
 
-    def _apart(self, other: Estimate) -> Array:
+    def _apart(self, other: Estimate, *, on_scale: bool) -> Array:
         """The difference of the replicates, NaN where neither side has rows of a block; empty if one side has none."""
         a, b = self.replicates, other.replicates
         if not (a.size and b.size):
@@ -320,8 +420,13 @@ class Estimate:
             )
         either = ~(np.isnan(a) & np.isnan(b))
         filled = [np.where(np.isnan(r), e.around, r) for r, e in ((a, self), (b, other))]
+        scale, (mine, its), back = SCALES[self.scale], (self.around, other.around), 1.0
+        inside = all(scale.low < x < scale.high for x in (mine, its))
+        if on_scale and self.scale == other.scale and inside and mine != its:
+            back = (mine - its) / (scale.to(mine) - scale.to(its))
+            filled = [np.array([scale.to(x) if scale.low < x < scale.high else math.inf for x in r]) for r in filled]
         with np.errstate(invalid="ignore"):  # both infinite: their difference is unknown
-            apart = np.where(either, filled[0] - filled[1], math.nan)
+            apart = np.where(either, back * (filled[0] - filled[1]), math.nan)
         return np.where(either & np.isnan(apart), math.inf, apart)  # a replicate that is not defined
 
     def _scalar_minus(self, other: Estimate) -> tuple[Scalar, str | None]:
@@ -371,7 +476,7 @@ class Estimate:
 def mean_of(scalar: Scalar, parts: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
     """The estimate of a mean of estimates over the same blocks, with fixed weights; `scalar` is its value."""
     shares = np.array(weights) / math.fsum(weights)
-    smallest = min(parts, key=lambda part: part.sizes.governing[0])
+    smallest = replace(min(parts, key=lambda part: part.sizes.governing[0]), end_units=math.nan)
     reason = next((part.reason for part in parts if part.reason), None)
     if len({part.replicates.size for part in parts}) > 1 or not parts[0].replicates.size:
         lacking = "a class has no replicates: name a unit (--unit)"

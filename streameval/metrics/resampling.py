@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from streameval.metrics.catalogue import entry_of
-from streameval.metrics.estimates import Estimate, at_end
+from streameval.metrics.estimates import SCALES, Estimate, at_end
 from streameval.metrics.finalize import computed
 from streameval.metrics.left_out import SplitState
 from streameval.metrics.protocol import Entry
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 FEW_BLOCKS = 32  # of thresholded metrics
 _HALF_BIN = 2  # rows that are one tie may lie twice as far from the middle of their bin as they are displaced
+_SHARE_OF = {"tpr": "positives", "recall": "positives", "fpr": "negatives"}
 _FAR = 5  # standard errors that a maximum must lie from what a useless score has
 
 
@@ -113,6 +114,8 @@ def estimates(
             ends = kind.low, kind.high
             estimate = Estimate(values[i], row, sizes, kind.scale, reason, own, bounds=ends, doubt=doubt)
             found[i] = replace(estimate, reason=reason or _reason(estimate, metrics[i], kind, split))
+            if values[i].value in (SCALES[kind.scale].low, SCALES[kind.scale].high):
+                found[i] = replace(found[i], end_units=_end_units(kind, split.sizes))
     for i, error in zip(rowwise, exact(list(rowwise.values())) if rowwise else [], strict=True):
         if error.value > 0:  # the standard error follows from the exact state where each row is a unit
             found[i] = replace(found[i], known=error.value)
@@ -131,7 +134,16 @@ def by_row(refused: Sequence[Estimate], metrics: Sequence[Metric], totals: Total
         value, kind = refused[i].scalar, kinds[i]
         reason = None if error.value > 0 else error.reason or at_end(value.value)
         found[i] = Estimate(value, np.empty(0), sizes.of(kind.units), kind.scale, reason, known=error.value)
+        if value.value in (SCALES[kind.scale].low, SCALES[kind.scale].high):
+            found[i] = replace(found[i], end_units=_end_units(kind, sizes))
     return found
+
+
+def _end_units(kind: Entry, sizes: Sizes) -> float:
+    """The effective units of which none misses where a metric is at its end; NaN if they do not bound it."""
+    if kind.rowwise is not None:  # a ROC AUC, or twice that
+        return sizes.governing[0]
+    return sizes.effective.get(_SHARE_OF.get(kind.name.partition("@")[0], ""), math.nan)
 
 
 def _groups(

@@ -218,7 +218,8 @@ def _shade(ax: Axes, band: Band, limit: float, color: str) -> None:
     shown = band.x <= limit
     ends, level = (band.lower[shown], band.upper[shown]), f"{band.level:.0%}"
     few = band.effective_units is not None and band.effective_units < FEW_UNITS
-    units = f" ({band.effective_units:.0f} effective units)" if few else ""
+    freedom = f", {band.freedom:.0f} degrees of freedom" if band.freedom is not None else ""
+    units = f" ({band.effective_units:.0f} effective units{freedom})" if few else ""
     label = f"{level} at each point, by {band.unit}{units}"
     if np.isnan(ends).all():
         label, color = f"no {level} intervals by {band.unit}{units}", "none"

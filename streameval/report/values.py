@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.report.elements import Cell, Head, Row, Table, range_of
-from streameval.results import FEW_UNITS, slice_name, slice_text
+from streameval.results import FEW_FREEDOM, slice_name, slice_text
 from streameval.wording import apart, few, plural, visible
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ def difference_table(differences: Sequence[Scalar], caption: str = "Differences"
         *([] if from_rest else [Head("against")]),
         Head("difference", number=True, note=columns[0] if alone else ""),
         Head(f"{level * 100:g} % interval" if level is not None else "interval", number=True),
-        Head("p", number=True, about="two-sided, adjusted for all differences of this table (Holm)"),
+        Head("p", number=True, about="two-sided, adjusted for all differences of all rows, or for all by slice (Holm)"),
         Head("verdict"),
     )
     return Table(caption, heads, tuple(rows), note)
@@ -465,7 +465,8 @@ def _size_said(one: Scalar, whole: bool) -> str:
     by = f" by {one.unit}" if one.unit else ""
     level = f"{one.ci_level * 100:g}%{by}" if one.ci_level is not None else ""
     units = plural(math.floor(one.effective_units), "effective unit") if one.effective_units else ""
-    return f"{text} ({'; '.join(filter(None, (ends, ', '.join(filter(None, (level, units))))))})"
+    free = _free(one.freedom) if one.freedom else ""
+    return f"{text} ({'; '.join(filter(None, (ends, ', '.join(filter(None, (level, units, free))))))})"
 
 
 def capital(text: str) -> str:
@@ -591,9 +592,9 @@ def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
     left = len(lines) - _MOST_REASONS
     lines[_MOST_REASONS:] = [f"{plural(left, 'more reason')}; --json has all"] * (left > 0)
     rough = dict.fromkeys(
-        place for _, place, r in cells if r.ci_lower is not None and (r.effective_units or math.inf) < FEW_UNITS
+        place for _, place, r in cells if r.ci_lower is not None and (r.freedom or math.inf) < FEW_FREEDOM
     )
-    few_units = f"warning: fewer than {FEW_UNITS} effective units in {_named(rough, what)}: rough intervals"
+    few_units = f"warning: fewer than {FEW_FREEDOM:g} degrees of freedom in {_named(rough, what)}: rough intervals"
     return [*lines, *[few_units] * bool(rough)]
 
 
@@ -609,12 +610,14 @@ def _units(results: Sequence[Scalar], *, store: bool, warn: bool = True) -> Iter
     for unit in dict.fromkeys(result.unit for result in asked):
         of_unit = [result for result in asked if result.unit == unit]
         effective = [result.effective_units for result in of_unit if result.effective_units is not None]
-        units, blocks = min(effective, default=None), max(result.blocks or 0 for result in of_unit)
+        freedom = min((result.freedom for result in of_unit if result.freedom is not None), default=None)
+        blocks = max(result.blocks or 0 for result in of_unit)
         level = f"{100 * (of_unit[0].ci_level or 0):g} % intervals by {unit}"
         within = f" in {plural(blocks, 'block')}" if effective and blocks else ""
-        yield f"{level}{_effective(effective)}{within}"
-        if warn and units is not None and units < FEW_UNITS:
-            yield f"warning: fewer than {FEW_UNITS} effective units, so these intervals are rough"
+        free = "" if freedom is None else f", {'at least ' if len(of_unit) > 1 else ''}{_free(freedom)}"
+        yield f"{level}{_effective(effective)}{within}{free}"
+        if warn and freedom is not None and freedom < FEW_FREEDOM:
+            yield f"warning: fewer than {FEW_FREEDOM:g} degrees of freedom, so these intervals are rough"
         if unit == "row":
             remedy = "add their column to the store (add --unit COLUMN)" if store else "name their column with --unit"
             yield f"each row is its own unit: too narrow if rows come in groups; {remedy}"
@@ -631,10 +634,19 @@ def _effective(effective: Sequence[float]) -> str:
     return f": {at_least}{plural(min(units), 'effective unit')}" if units else ""
 
 
+def _free(freedom: float) -> str:
+    """Degrees of freedom, rounded down."""
+    return plural(math.floor(freedom + _ROUNDING), "degree") + " of freedom"
+
+
 def _adjusted(results: Sequence[Scalar]) -> Iterator[str]:
-    tested = sum(result.p_value is not None for result in results if result.ci_level is not None)
-    if tested > 1:
-        yield f"p is adjusted for {plural(tested, 'comparison')} (Holm); intervals are not"
+    """The families of differences whose p-values are adjusted together."""
+    tested = [result for result in results if result.p_value is not None and result.ci_level is not None]
+    overall = sum(result.slice is None for result in tested)
+    families = [(overall, "of all rows"), (len(tested) - overall, "by slice")]
+    if len(tested) > 1:
+        each = " and for ".join(f"{plural(count, 'difference')} {of}" for count, of in families if count)
+        yield f"p is adjusted for {each} (Holm); intervals are not"
 
 
 def sampling_said(results: Sequence[Scalar], *, store: bool = False) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 from streameval.errors import OptionError
 from streameval.metrics.differences import compared, holm
@@ -49,12 +50,33 @@ def test_an_interval_without_ends_is_refused(name):
         assert math.isfinite(found.ci_upper - found.ci_lower)
 
 
-def test_below_fifty_effective_units_the_degrees_of_freedom_fall():
-    """Below fifty effective units the degrees of freedom fall."""
-    few = mean_estimate(RNG.normal(size=12), np.arange(12))
+def test_the_degrees_of_freedom_count_the_blocks_that_decide():
+    """If k of many blocks share all influence, there are 3k − 2; if all do, one less than blocks at most."""
     many = mean_estimate(RNG.normal(size=5000), RNG.integers(0, 128, 5000))
-    assert 1 <= few.freedom <= 11
-    assert many.freedom == 127
+    assert 60 < many.freedom <= 127
+    for k in (2, 5, 20):
+        assert deciding(k, 0.99).freedom == pytest.approx(3 * k - 2, rel=0.4)
+    assert deciding(1, 0.99).undefined == "one block of units (campaign) decides the value alone"
+
+
+def deciding(k: int, value: float, sign: int = 1) -> Estimate:
+    """A value of which k of 400 blocks decide alike."""
+    replicates = value + sign * 0.002 * (np.arange(400) < k)
+    return Estimate(Scalar.certain("m", value), replicates, Sizes("campaign", {"rows": np.ones(400)}), "logit")
+
+
+def test_the_end_towards_the_middle_is_that_of_further_blocks():
+    """It lies farther than t has it, the other end does not; 1 − x has the mirrored interval."""
+    for k in (3, 9, 30):
+        near, far = deciding(k, 0.98), deciding(k, 0.02, -1)
+        one, other = near.scalar_with(0.95), far.scalar_with(0.95)
+        assert (one.ci_lower, one.ci_upper) == pytest.approx((1 - other.ci_upper, 1 - other.ci_lower), rel=1e-9)
+        scale = SCALES["logit"]
+        lower, upper = (scale.to(end) - scale.to(0.98) for end in (one.ci_lower, one.ci_upper))
+        assert upper == pytest.approx(stdtrit(near.freedom, 0.975) * near.stderr / 0.98 / 0.02)
+        assert -lower > upper
+        middle = deciding(k, 0.5).scalar_with(0.95)
+        assert middle.ci_lower + middle.ci_upper == pytest.approx(1)
 
 
 def test_a_difference_says_which_side_has_too_few_units():
@@ -114,6 +136,34 @@ def test_an_interval_of_a_difference_ends_where_differences_end():
     assert told.stderr == replace(a.minus(b), bounds=(-math.inf, math.inf)).stderr
     plain = (mean_estimate(values, blocks, of) for values, of in ((shares, "a"), (1 - shares, "b")))
     assert next(plain).minus(next(plain)).scalar_with(0.999).ci_lower < -1
+
+
+def test_a_difference_on_the_scale_is_tested_there():
+    """Near the end of the scale chance looks like a difference: on it, both sides are uncertain alike."""
+    near, far = deciding(4, 0.995), deciding(9, 0.97)
+    far = replace(far, replicates=far.replicates[::-1].copy())
+    plain, carried = near.minus(far), near.minus(far, on_scale=True)
+    to = SCALES["logit"].to
+    apart = np.array([to(a) - to(b) for a, b in zip(near.replicates, far.replicates, strict=True)])
+    logits = Estimate(Scalar.certain("m", to(0.995) - to(0.97)), apart, near.sizes)
+    assert carried.p_value() == pytest.approx(replace(logits, most_freedom=near.freedom).p_value(), rel=1e-9)
+    assert carried.scalar.value == plain.scalar.value
+    assert carried.p_value() > plain.p_value()
+    assert near.minus(near, on_scale=True).stderr == 0
+
+
+def test_a_value_at_its_end_has_a_one_sided_interval():
+    """By the rule of three over the effective units; a difference from it has none."""
+    blocks = Sizes("campaign", {"rows": np.ones(400)})
+    perfect = Estimate(Scalar.certain("m", 1.0), np.ones(400), blocks, "logit", "at its end", end_units=100.0)
+    told = perfect.scalar_with(0.95)
+    assert (told.ci_lower, told.ci_upper, told.ci_reason) == (pytest.approx(0.05**0.01), 1.0, None)
+    gini = replace(perfect, scale="fisher").scalar_with(0.95)
+    assert gini.ci_lower == pytest.approx(2 * told.ci_lower - 1)
+    none = replace(perfect, scalar=Scalar.certain("m", 0.0)).scalar_with(0.95)
+    assert (none.ci_lower, none.ci_upper) == (0.0, pytest.approx(1 - told.ci_lower))
+    assert replace(perfect, end_units=4.0).scalar_with(0.95).ci_reason == "at its end"
+    assert math.isnan(perfect.minus(deciding(4, 0.99)).p_value())
 
 
 def test_identical_columns_have_no_p_and_are_equivalent():

@@ -95,13 +95,14 @@ def test_a_slice_stays_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(("units", "shown"), [(49.97, "49"), (1533 - 1e-12, "1,533"), (50.0, "50")])
-def test_effective_units_never_read_as_enough(units: float, shown: str) -> None:
-    """They are rounded down, so that a warning of fewer than 50 does not follow 50 of them."""
-    interval = {"ci_level": 0.95, "ci_lower": 0.8, "ci_upper": 0.95, "blocks": 128}
+def test_units_and_freedom_never_read_as_enough(units: float, shown: str) -> None:
+    """They are rounded down, so that a warning of fewer than 3 does not follow 3 of them."""
+    interval = {"ci_level": 0.95, "ci_lower": 0.8, "ci_upper": 0.95, "blocks": 128, "freedom": units / 16.66}
     found = replace(Scalar.certain("roc_auc", 0.9), of="v1", unit="user", effective_units=units, **interval)
     first, *rest = sampling_notes([found])
-    assert first == f"95 % intervals by user: {shown} effective units in 128 blocks"
-    assert bool(rest) == (units < 50)
+    free = f"{int(units / 16.66)} degrees of freedom"
+    assert first == f"95 % intervals by user: {shown} effective units in 128 blocks, {free}"
+    assert bool(rest) == (units / 16.66 < 3)
 
 
 LETTERS = st.text("ab/", min_size=0, max_size=60)
