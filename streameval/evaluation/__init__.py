@@ -210,8 +210,8 @@ def evaluate(
         Rows without a value in one of the columns are left out, as with `common_rows`.
     against : {"rest"}, optional
         Compare slices with all other rows, paired over the same units: for each slicing, the 100 largest slices.
-        `results` then includes the differences, with ``of="score − score (rest)"`` and p-values adjusted for the whole
-        slicing (Holm).
+        `results` then includes the differences, with ``of="score − score (rest)"`` and p-values adjusted for all
+        differences by slice (Holm).
     resample_bins : str or int
         Number of score bins in which the blocks of `ci` are counted, from 2 to 65,536, or ``"exact"`` to keep all
         scores of each block, which takes the memory of a second exact state. If the bins are too coarse for an

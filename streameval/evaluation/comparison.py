@@ -158,4 +158,4 @@ def minus_named(new: Estimate, side: str, old: Estimate, other: str) -> Estimate
         replace(estimate, scalar=replace(estimate.scalar, of=f"{estimate.scalar.of} ({name})")) if name else estimate
         for estimate, name in ((new, side), (old, other))
     ]
-    return named[0].minus(named[1])
+    return named[0].minus(named[1], on_scale=True)

@@ -18,7 +18,6 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.evaluation.families import Sources
-from streameval.evaluation.request import LEVEL
 from streameval.evaluation.slices import whole_results
 from streameval.evaluation.slicing import WHOLE, Slicing
 from streameval.metrics.catalogue import entry_of
@@ -224,26 +223,17 @@ def _exact(engine: Engine, state: Source, known: Mapping[Metric, Scalar], metric
     return [values[metric] for metric in metrics]
 
 
-def differences(
-    results: Sequence[Sequence[Estimated]], requests: Sequence[MetricRequest], resampling: Resampling
-) -> list[list[Scalar]]:
-    """Differences of all metrics from the baselines, of all rows or of each slice, adjusted together.
+def baseline_differences(
+    results: Sequence[Estimated], requests: Sequence[MetricRequest], resampling: Resampling
+) -> list[tuple[Estimate, str | None]]:
+    """Differences of all metrics from the baselines, of all rows or of one slice, each with the metric's better end.
 
     Parameters
     ----------
-    results : results of each set of rows, in the order of the requests
+    results : results in the order of the requests
     requests : the requests
     resampling : the options of sampling intervals
     """
-    pairs = [_pairs(some, requests, resampling) for some in results]
-    adjusted = iter(compared([pair for some in pairs for pair in some], resampling.level or LEVEL))
-    return [list(islice(adjusted, len(some))) for some in pairs]
-
-
-def _pairs(
-    results: Sequence[Estimated], requests: Sequence[MetricRequest], resampling: Resampling
-) -> list[tuple[Estimate, str | None]]:
-    """Differences of one set of rows, each with the better end of its metric."""
     by_group: dict[str, dict[str, dict[str, Estimate]]] = {}
     for group, one in zip((w.group for w in requests for _ in w.metrics), results, strict=True):
         scalar = one.own.scalar

@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING, cast
 
 from streameval.errors import LabelError, MissingInputError, WeightError
 from streameval.evaluation.families import weight_problem
-from streameval.evaluation.intervals import counted, differences, estimated, finalized, replicated, sliced_blocks
+from streameval.evaluation.intervals import (
+    baseline_differences,
+    counted,
+    estimated,
+    finalized,
+    replicated,
+    sliced_blocks,
+)
 from streameval.evaluation.multiclass import averaged, positive_weights, with_micro
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
+from streameval.metrics.differences import compared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +83,7 @@ def finalize_all(
         estimates, resampled = estimated(engine, sources, results, resampling, certain)
         results = (
             *(one.own.scalar_with(level) for one in estimates),
-            *differences([estimates], requests, resampling)[0],
+            *compared(baseline_differences(estimates, requests, resampling), level),
         )
     sliced = list(slice_results(slices, swept, weighted=request.weight is not None))
     slice_estimates: list[Estimated] = []

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from streameval.evaluation.comparison import minus_named, of_one_unit
 from streameval.evaluation.intervals import (
     Estimated,
+    baseline_differences,
     better_end,
-    differences,
     estimated,
     finalized,
     replicated,
@@ -49,8 +49,8 @@ _MOST = 100  # slices compared per slicing
 
 def rest_differences(
     sliced: SlicedStates, key: By, found: Sequence[Sequence[Estimated]], resampling: Resampling
-) -> list[Scalar]:
-    """The differences of every metric between each of the 100 largest slices and its rest.
+) -> list[tuple[Estimate, str | None]]:
+    """The differences of every metric between each of the 100 largest slices and its rest, with its better end.
 
     Parameters
     ----------
@@ -58,19 +58,13 @@ def rest_differences(
     key : the slicing
     found : the results of every slice with their replicates, largest slices first
     resampling : the intervals and comparisons to compute
-
-    Returns
-    -------
-    list of Scalar
-        Slice by slice, with p-values adjusted for all differences (Holm).
     """
     slices = list(found[:_MOST])
-    pairs = [
+    return [
         (minus_named(*pair), better_end(pair[0].scalar.metric))
         for mine, rest in zip(slices, _rests(sliced, key, slices, resampling), strict=True)
         for pair in _sides(sliced.requests, mine, rest)
     ]
-    return compared(pairs, resampling.level or LEVEL)
 
 
 def _sides(
@@ -131,7 +125,7 @@ def sampled_slices(
     -------
     list of Scalar
         For each slicing, slice by slice, the values and then the differences between columns; last, the differences
-        between each slice and all other rows.
+        between each slice and all other rows. Their p-values are adjusted for those of all slicings together (Holm).
     list of Estimated
         The values with their replicates.
     """
@@ -139,17 +133,25 @@ def sampled_slices(
     by_key: dict[tuple[str, ...], list[list[Scalar]]] = {key.columns: [] for key in sliced.slicing.keys}
     while count and (one := list(islice(rows, count))):
         by_key[tuple(one[0].slice or ())].append(one)
-    collected: list[Scalar] = []
+    collected: list[Scalar | None] = []  # None in place of a difference: all are compared together
     estimates: list[Estimated] = []
+    pairs: list[tuple[Estimate, str | None]] = []
     for key in sliced.slicing.keys:
         by_slice = list(_of_slices(sliced, key, by_key[key.columns], resampling))
-        for own, pairs in zip(by_slice, differences(by_slice, sliced.requests, resampling), strict=True):
-            collected += [estimate.own.scalar_with(resampling.level or 0) for estimate in own]
-            collected += pairs
+        for own in by_slice:
+            between = baseline_differences(own, sliced.requests, resampling)
+            collected += [
+                *(estimate.own.scalar_with(resampling.level or 0) for estimate in own),
+                *[None] * len(between),
+            ]
+            pairs += between
             estimates += own
         if resampling.rest:
-            collected += rest_differences(sliced, key, by_slice, resampling)
-    return collected, estimates
+            between = rest_differences(sliced, key, by_slice, resampling)
+            collected += [None] * len(between)
+            pairs += between
+    adjusted = iter(compared(pairs, resampling.level or LEVEL))
+    return [next(adjusted) if one is None else one for one in collected], estimates
 
 
 def _of_slices(

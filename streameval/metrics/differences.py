@@ -1,8 +1,9 @@
 """Differences between estimates, tested together: intervals, p-values by Holm, and a verdict in words.
 
-A family of differences is everything that one evaluation compares: every column with its baselines, in every slice, or
-each slice with all other rows. Holm's procedure (1979) keeps the chance of any false verdict among them at 1 − level;
-the intervals are not adjusted.
+An evaluation has two families of differences: those of all rows, of every column from its baselines by every metric,
+and those by slice, of all slicings, between columns and between a slice and all other rows. Holm's procedure (1979)
+keeps the chance of any false verdict in a family at 1 − level; the intervals are not adjusted. A rule is judged alone,
+by its own columns, whatever else is compared.
 
 References
 ----------

@@ -123,8 +123,15 @@ def test_no_column_is_taken_for_all_other_rows(data: pa.Table) -> None:
     )
 
 
-def test_p_is_adjusted_over_the_slices_of_a_slicing(data: pa.Table) -> None:
-    """By Holm over the comparisons of one slicing; values of slices are still found by their metric alone."""
+def test_p_is_adjusted_over_all_differences_by_slice(data: pa.Table) -> None:
+    """By Holm over those of all slicings, apart from those of all rows; a value of a slice is found by its metric."""
+    both = evaluate(_odd(data), score=["v1", "v2"], baseline="v1", metrics="roc_auc", by=["country", "odd"],
+                    unit="unit", against="rest", threads=1).results  # fmt: skip
+    alone_p = {r.of: r.p_value for r in evaluate(data, score=["v1", "v2"], baseline="v1", metrics="roc_auc",
+                                                 unit="unit", threads=1).results}  # fmt: skip
+    assert [r.p_value for r in both if r.baseline and not r.slice] == [alone_p["v2 − v1"]]
+    sliced = [r.p_value for r in both if r.p_value is not None and r.slice]
+    assert len(sliced) == 15  # of three countries and two halves: one between the columns, and two with the rest
     found = evaluate(data, score="v1", metrics="roc_auc", by="country", unit="unit", against="rest", threads=1)
     tested = [r for r in found.results if r.p_value is not None]
     assert len(tested) == 3
@@ -230,10 +237,12 @@ def test_a_slice_is_found_by_the_values_of_its_column(column: pa.Array, value: A
 
 def test_notes_name_the_slices(data: pa.Table) -> None:
     """Those without an interval, with the reason, and those whose intervals are rough; of many the first three."""
-    few = " ".join(str(evaluate(data, by="country", unit="kind", score="v1", metrics="roc_auc")).split())
+    found = evaluate(data, by="country", unit="kind", score="v1", metrics="roc_auc")
+    rough = tuple(replace(one, freedom=2.9) if one.ci_lower else one for one in found.results)
+    few = " ".join(str(replace(found, results=rough)).split())
     assert "no value of roc_auc[v1] in {country=IT}: one class only" in few
     slices = r"3 slices \({country=null}, {country=DE}, {country=FR}\)"
-    assert re.search(f"warning: fewer than 50 effective units in {slices}: rough intervals", few)
+    assert re.search(f"warning: fewer than 3 degrees of freedom in {slices}: rough intervals", few)
     many = " ".join(str(evaluate(data, by="kind", unit="unit", score="v1", metrics="roc_auc")).split())
     slices = r"20 slices \({kind=0}, {kind=3}, {kind=6}, …\)"
     assert re.search(rf"no interval of roc_auc\[v1\] in {slices}: 1.0 to 3.0 effective units of positives", many)
