@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
@@ -159,6 +160,21 @@ def test_the_shift_of_scores_is_inside(rows: list[tuple[int, float, int]]) -> No
                 assert other.lower <= one.value <= other.upper, (one, other)
                 assert other.upper - other.lower < 1e-2
                 assert width or (other.exact and other.value == pytest.approx(one.value, abs=1e-9))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.floats(-700, 36), st.integers(0, 1), st.integers(1, 5)), min_size=2, max_size=20))
+def test_a_shift_exists_for_any_two_classes(rows: list[tuple[float, int, int]]) -> None:
+    """However saturated the scores: the shifted scores then add up to the positives."""
+    x, label, times = (np.array(column) for column in zip(*rows, strict=True))
+    label = np.repeat(label, times).astype(np.uint8)
+    score = 1 / (1 + np.exp(-np.repeat(x, times)))
+    shift = compute(fold_arrays(label, score), Recalibration(FITS[2], joint=False)).value
+    if 0 < label.sum() < label.size:
+        ends = (expit(np.log(score) - np.log1p(-score) + shift + side * 1e-8).sum() for side in (-1, 1))
+        assert next(ends) - 1e-9 <= label.sum() <= next(ends) + 1e-9
+    else:
+        assert math.isnan(shift)
 
 
 @pytest.mark.parametrize(("rows", "dtype"), [(ROWS, "f8"), (MANY, "f8"), (MANY, "f4")])

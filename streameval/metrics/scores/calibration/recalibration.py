@@ -9,8 +9,9 @@ of logit(s), in one pass (`streameval.metrics.scores.calibration.scoring`), and 
 precise as the groups for slopes up to 8 and logits below 40. Otherwise (steep slopes, extreme scores, weights, classes
 that the scores nearly separate) further steps on the groups start from the fit to the table, if there is one:
 `LogisticFit.next_step` returns the fit of the next step until it converges, and metrics of the same fit share them. The
-likelihood is concave; a step that lowers it is halved. Sums are in fixed point or exact expansions, so the fit does not
-depend on the order of the rows.
+likelihood is concave; a step that lowers it is halved. A shift exists for any two classes; where Newton's method fails
+to reach it, as on saturated scores, it is found by bisection between the ends below. Sums are in fixed point or exact
+expansions, so the fit does not depend on the order of the rows.
 
 Bins of a histogram that hold one score each give the same fit. Open bins bound the shift of calibration in the large
 (`ShiftEnds`), but not a slope. The shift a solves Σ (p + n)·σ(a + logit s) = Σ p. The left side rises with a and with
@@ -197,6 +198,7 @@ class LogisticFit(Basis["ScorePart", "str | Sums"]):
     likelihood : log likelihood before that step, in nats; −inf at the start
     step : number of evaluations so far; −1 once the fit has converged
     near : whether it started from the fit to the table, so that a few further steps suffice
+    ends : of a shift that is found by bisection, shifts below and above it; the intercept is their middle
     """
 
     joint: bool = True
@@ -206,6 +208,7 @@ class LogisticFit(Basis["ScorePart", "str | Sums"]):
     likelihood: float = -math.inf
     step: int = 0
     near: bool = False
+    ends: tuple[float, float] | None = None
 
     def partial(self, part: ScorePart) -> str | Sums:
         """Sums of the log likelihood, gradient and curvature, and the ends of the logits; a reason if no fit exists."""
@@ -231,10 +234,20 @@ class LogisticFit(Basis["ScorePart", "str | Sums"]):
         spans = [ends for _, ends in partials if ends]
         if self.joint and min(low for low, _ in spans) == max(high for _, high in spans):
             return _FLAT
-        sums = [math.fsum(x for row, _ in partials for x in row[i]) for i in range(6)]
-        return (
-            self._last(sums[1:]) if self.near else self._next(sums, 1e-14 * float(state.totals().n + state.totals().p))
-        )
+        sums, totals = [math.fsum(x for row, _ in partials for x in row[i]) for i in range(6)], state.totals()
+        if self.ends:
+            return self._halved(*((self.intercept, self.ends[1]) if sums[1] > 0 else (self.ends[0], self.intercept)))
+        step = self._last(sums[1:]) if self.near else self._next(sums, 1e-14 * float(totals.n + totals.p))
+        if step != _SEPARATED or self.joint:
+            return step
+        centre = math.log(totals.p) - math.log(totals.n)
+        return self._halved(centre - max(high for _, high in spans), centre - min(low for low, _ in spans))
+
+    def _halved(self, low: float, high: float) -> LogisticFit:
+        """The middle of a range that holds the shift, until it is as narrow as rounding allows."""
+        middle = low + (high - low) / 2
+        done = not low < middle < high or high - low <= _SHIFT_NEAR
+        return replace(self, intercept=middle, step=-1 if done else 0, ends=(low, high))
 
     def _last(self, sums: Sequence[float]) -> LogisticFit:
         """A step from the fit to the table; the usual start if `_NEAR_STEPS` steps are not enough."""
