@@ -41,6 +41,7 @@ Endings judge the sampling interval at a level::
 
     roc_auc[v2] >= 0.97 @95%                               fails only if the whole interval is below 0.97
     roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%        fails unless the whole interval is at least −0.002
+    roc_auc[v2] - roc_auc[v1] within ±0.002 @95%           fails unless both are shown to be equivalent
     roc_auc[v2] drop <= 0.01 @95%                          the usual value has an error as well
     roc_auc[v2]{country=*} >= 0.97 always @95%             may be read every night, over all slices together
     roc_auc[v2] drop <= 0.01 always @95% each              the same for this rule alone
@@ -50,11 +51,12 @@ If labels are of some rows alone, an interval says nothing of the others: the ru
     roc_auc[v2] >= 0.97 of labelled proven @95%            fails unless that holds for rows like the labelled ones
 
 Without an interval the rule is undecided. At 95 %, a rule errs in 2.5 % of the nights whose true value equals its
-bound; in a month of 30 independent such nights it errs at least once with a probability of 53 %. An ``always`` rule
-errs in any 365 nights with at most 5 %, over all its slices; all such rules that are checked together share these 5 %,
-but those that end in ``each``. It judges the means of the last 1, 7 and 28 judged nights, a drop the night alone, and
-prints how large a fall it would have shown. A pass proves nothing. Recommend a bound where a fall may last: a usual
-value forgets.
+bound, and one with ``within``, which makes two one-sided tests with the interval at 90 %, in 5 %. Each rule is judged
+alone, by its own columns, whatever else is compared: ten candidates with a rule each are ten chances to err. An
+``always`` rule errs in any 365 nights with at most 5 %, over all its slices; all such rules that are checked together
+share these 5 %, but those that end in ``each``. It judges the means of the last 1, 7 and 28 judged nights, a drop the
+night alone, and prints how large a fall it would have shown. A pass proves nothing. Recommend a bound where a fall may
+last: a usual value forgets.
 
 ==================================  ==============================================================================
 windows of an ``always`` bound      every night that the rule judged, failed ones too, since a failure was accepted
@@ -113,8 +115,12 @@ _PARTS = (  # parts of a rule in order: name, pattern, description for messages
         "the metric of another column, such as roc_auc[v2] - roc_auc[v1]",
     ),
     ("than", re.compile(r"\[([^\[\]]+)\]|(?!\[)"), "a column in brackets"),
-    ("how", re.compile(r"(drop|rise|change)\b|(?=[<>=])"), "drop, rise, change or a comparison (>=, >, <=, <, ==)"),
-    ("sign", re.compile(r">=|<=|==|>(?!>)|<(?!<)"), "a comparison (>=, >, <=, <, ==)"),
+    (
+        "how",
+        re.compile(r"(drop|rise|change)\b|(?=[<>=]|within\b)"),
+        "drop, rise, change or a comparison (>=, >, <=, <, ==, within ±)",
+    ),
+    ("sign", re.compile(r">=|<=|==|>(?!>)|<(?!<)|within\s*(?:±|\+/-)"), "a comparison (>=, >, <=, <, ==, within ±)"),
     ("bound", re.compile(rf"[-+]?{_NUMBER}"), "a number"),
     ("unit", re.compile(r"[%mhd](?=[\s@]|$)|(?=[\s@]|$)"), "%, m, h, d or the end"),
     (
@@ -143,7 +149,7 @@ class Rule:
     text : the rule as written
     metric, of : metric or fact, and its column; `of` is None if the rule does not name it
     how : ``drop``, ``rise`` or ``change`` from the usual value; empty for the value itself
-    sign, bound : the comparison; a bound on `age` is in hours
+    sign, bound : the comparison, ``within`` for at most `bound` from 0; a bound on `age` is in hours
     share : whether the bound was given in per cent; `bound` is then a fraction
     lenient : whether an undecided rule passes
     than : for a difference, the column that is subtracted
@@ -198,7 +204,7 @@ class Rule:
             parts["metric"],
             parts["of"] or None,
             parts["how"],
-            parts["sign"],
+            "within" if parts["sign"].startswith("within") else parts["sign"],
             bound / 100 if share else bound * _UNITS.get(unit, 1.0),
             share,
             bool(parts["lenient"]),
@@ -254,6 +260,11 @@ class Rule:
                 "a level is at least 50% and below 100%, such as @95%",
             ),
             (level and fact, "level", f"{metric} has no sampling interval; leave out the level"),
+            (
+                self.sign == "within" and (fact or drift or self.always or not bool(self.bound > 0)),
+                "sign",
+                "within ± takes a metric or a difference and a bound above 0",
+            ),
             (level and self.sign == "==", "sign", "an interval is held against a bound by >=, >, <= or <"),
             (sliced and fact, "slices", f"{metric} is of the night, not of a slice"),
             (sliced and self.than is not None, "slices", "a difference of columns is of all rows"),
@@ -304,7 +315,20 @@ class Rule:
     @property
     def strict(self) -> bool:
         """Whether the worse end of an interval is judged."""
-        return self.level is None or self.proven
+        return self.level is None or self.proven or self.sign == "within"
+
+    @property
+    def interval_level(self) -> float | None:
+        """Level of the interval that is judged: two one-sided tests at 95 % are an interval at 90 %.
+
+        Examples
+        --------
+        >>> Rule.read("roc_auc[b] - roc_auc[a] within ±0.002 @95%").interval_level
+        0.9
+        """
+        if self.level is None or self.sign != "within":
+            return self.level
+        return float(f"{2 * self.level - 1:.12g}")
 
     @property
     def labelled(self) -> bool:
@@ -413,7 +437,14 @@ def named_rules(given: str | Iterable[str] | dict[str, str]) -> list[Rule]:
 BASELINE = 7  # the usual value is the median of at most this number of nights
 ENOUGH = 3  # least number of earlier nights
 ESTIMATED = ("(an estimate)", "(the worse end of its interval)")  # endings of a reason if the value is not exact
-SIGNS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, ">": operator.gt, "<": operator.lt}
+SIGNS = {
+    "within": lambda value, bound: abs(value) < bound,
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    ">": operator.gt,
+    "<": operator.lt,
+}
 
 
 def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Judgement:
@@ -444,6 +475,8 @@ def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Judgemen
         ends = result.ci_lower - (result.value - low), result.ci_upper + (high - result.value)
     if not rule.how:
         judged = ends[0] if (">" in rule.sign) == rule.strict else ends[1]
+        if rule.sign == "within":
+            judged = max(ends, key=abs)
         passed = SIGNS[rule.sign](judged, rule.bound) and (rule.sign != "==" or ends[0] == ends[1])
         value = judged if rule.level is None else result.value
         return _judgement(rule, "passed" if passed else "failed", value, _with_interval(rule, ends, result))
@@ -540,6 +573,8 @@ def _badness(rule: Rule, judgement: Judgement) -> float:
     if rule.how:
         below = judgement.usual - value
         return abs(below) if rule.how == "change" else below if rule.how == "drop" else -below
+    if rule.sign == "within":
+        return abs(value)
     return -value if ">" in rule.sign else value if "<" in rule.sign else abs(value - rule.bound)
 
 
@@ -582,7 +617,7 @@ def _with_interval(rule: Rule, ends: tuple[float, float], result: Scalar, reason
     if rule.level is None:
         exact = result.exact or result.lower == result.upper
         return f"{reason} {'' if exact else ESTIMATED[0 if math.isnan(result.lower) else 1]}".strip()
-    interval = f"[{digits(ends[0])}, {digits(ends[1])}] @{rule.level * 100:g}%"
+    interval = f"[{digits(ends[0])}, {digits(ends[1])}] @{(rule.interval_level or 0) * 100:g}%"
     unit = f"by {result.unit}" if result.unit else ""
     return ", ".join(filter(None, (f"{interval} {unit}".strip(), reason)))
 

@@ -118,7 +118,7 @@ def judged(
             continue
         value = _value(rule, counts, result, estimate)
         ends = (None, None) if rule.level is None else (value.ci_lower, value.ci_upper)
-        yield replace(judge(rule, value), ci_lower=ends[0], ci_upper=ends[1], ci_level=rule.level)
+        yield replace(judge(rule, value), ci_lower=ends[0], ci_upper=ends[1], ci_level=rule.interval_level)
 
 
 def _of_slices(rule: Rule, results: Sequence[Scalar]) -> list[Scalar]:
@@ -152,10 +152,11 @@ def _value(rule: Rule, counts: Counts, result: Callable[..., Scalar], estimate: 
     one = result(rule.metric, rule.of)
     rule.check_basis(late=one.basis is not None)
     if rule.than is None:
-        return one if rule.level is None else estimate(rule.metric, one.of).scalar_with(rule.level)
+        level = rule.interval_level
+        return one if level is None else estimate(rule.metric, one.of).scalar_with(level)
     certain = difference(one, result(rule.metric, rule.than))
-    if rule.level is None:
+    if rule.interval_level is None:
         return certain
     new, old = (estimate(rule.metric, of, paired=True) for of in (rule.of, rule.than))
-    sampled = new.minus(old).scalar_with(rule.level)
+    sampled = new.minus(old).scalar_with(rule.interval_level)
     return replace(sampled, lower=certain.lower, upper=certain.upper, exact=certain.exact)

@@ -155,6 +155,9 @@ def test_distances_are_those_of_exact_fractions(how, share, limit, value, before
         ("m[a] - m[b] drop <= 1", "'drop <= 1' (column 13)", "a difference has no usual value"),
         ("m >= 1 proved @95%", "'proved @95%' (column 8)", "proven, always, a level"),
         ("m >= 1 proven", "at its end", "proven needs a level"),
+        ("m within 0.1", "'within 0.1' (column 3)", "within ±"),
+        ("m within ±0 @95%", "'within ±0 @95%' (column 3)", "a bound above 0"),
+        ("rows within ±1", "'within ±1' (column 6)", "takes a metric or a difference"),
         ("m >= 1 proven or undecided", "'or undecided' (column 15)", "proven needs a level"),
         ("m >= 1 @95", "'@95' (column 8)", "a level such as @95%"),
         ("m >= 1 @0.95%", "'@0.95%' (column 8)", "at least 50% and below 100%"),
@@ -234,6 +237,8 @@ def sampled(value, low=None, high=None, reason=None, **more):
         ("m >= 0.5 proven @95%", (0.49, 0.9), "failed"),
         ("m <= 0.5 proven @95%", (0.1, 0.51), "failed"),
         ("m < 0.5 proven@95%", (0.1, 0.49), "passed"),
+        ("m within ±0.5 @95%", (-0.4, 0.49), "passed"),
+        ("m within +/-0.5 @95%", (-0.5, 0.4), "failed"),
     ],
 )
 def test_a_level_takes_one_end_of_the_interval(rule, ends, outcome):

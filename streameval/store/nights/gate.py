@@ -390,9 +390,10 @@ class Gate:
         """The values of some nights that a rule judges."""
         if rule.metric in FACTS:
             return [fact(entry, rule.metric, rule.of, share=rule.share and not rule.how) for entry in entries]
-        if rule.level is not None and rule.of is not None and rule.than is not None:
-            return self.nightly.differences(entries, rule.metric, (rule.of, rule.than), rule.level)
-        values = self.nightly.values(entries, rule.metric, rule.of, rule.level)
+        level = rule.interval_level
+        if level is not None and rule.of is not None and rule.than is not None:
+            return self.nightly.differences(entries, rule.metric, (rule.of, rule.than), level)
+        values = self.nightly.values(entries, rule.metric, rule.of, level)
         if rule.than is None:
             return values
         return list(map(difference, values, self.nightly.values(entries, rule.metric, rule.than)))
