@@ -179,6 +179,8 @@ OPTIONS = (
     Option("by", NAMES, None, ("attribute",), "state", metavar="COLUMN,…",
            help="Rank slices by how far they fall short of the whole: country or country,channel or 'hour(sent_at)'.",
            needs="a score"),
+    Option("adjust", choice("shown", "family"), "shown", ("attribute",), "value", needs="slices",
+           help="Widen intervals so that few of those shown are wrong, or that with --ci none of all slices is."),
     Option("ci", LEVEL, None, ("attribute",), "value", metavar="[LEVEL]", bare=0.95, needs="slices",
            help="Sampling intervals of slices, widened because the worst are selected; --unit implies 0.95."),
     Option("unit", COLUMN, None, ("attribute",), "state", metavar="COLUMN", needs="slices",

@@ -47,7 +47,7 @@ _WORDS = {  # title, caption on a page, and what is said if there is nothing
         "no positive is in a cluster at or below the threshold",
     ),
     "slices": (
-        "Slices that fall short of the whole",
+        "Lowest slices",
         "The costliest first: shortfall × rows",
         "no slice falls short of the whole",
     ),
@@ -60,7 +60,12 @@ _CHANGED = {
     ),
     "splits": ("Split since {}", "Earlier clusters spread over several clusters", "no earlier cluster was split"),
 }
-_HEADS = {"running_share": "running", "false_pairs": "false pairs", "missed_pairs": "missed pairs"}
+_HEADS = {
+    "running_share": "running",
+    "false_pairs": "false pairs",
+    "missed_pairs": "missed pairs",
+    "effective_units": "units",
+}
 _CHANGED_HEADS = {
     "classes": "earlier",
     "class": "earlier",
@@ -114,6 +119,7 @@ _FORMATS: dict[str, Callable[[Any], str] | None] = {
     "gain": "{:+.6f}".format,
     "value": "{:.6f}".format,
     **dict.fromkeys(("ci_lower", "ci_upper"), lambda value: NONE if value is None else f"{value:.4f}"),
+    **dict.fromkeys(("effective_units", "freedom"), lambda value: NONE if value is None else f"{math.floor(value):,}"),
     "shortfall": "{:+.6f}".format,
     "by": None,
     "largest": lambda cells: ", ".join(f"{_member(cell)} ({cell['rows']:,})" for cell in cells),
@@ -127,6 +133,8 @@ def _words(name: str, attribution: Attributed) -> tuple[str, str, str]:
 
 def title_of(name: str, attribution: Attributed) -> str:
     """The title of a table."""
+    if name == "slices" and attribution.totals.get("slices_below") and attribution.totals["slices_selected"] == 1:
+        return "Slices below the whole"
     return _words(name, attribution)[0].format(visible(str(attribution.options.get("changed_from"))))
 
 
@@ -144,7 +152,7 @@ def listed(
     """
     names = set(rows.column_names)
     sampled = "ci_lower" in names and rows["ci_lower"].null_count < rows.num_rows
-    columns = _FORMATS | ({} if sampled else {"ci_lower": None, "ci_upper": None})
+    columns = _FORMATS | ({} if sampled else dict.fromkeys(("ci_lower", "ci_upper", "effective_units", "freedom")))
     by_columns = [name for name in rows.column_names if name not in columns]
     columns = {**dict.fromkeys(by_columns, lambda value: visible(slice_text(value))), **columns}
     if examples is not None:
@@ -218,7 +226,9 @@ def _sliced(rows: pa.Table, attribution: Attributed) -> str:
         said.append(f"{left:,} left out: {'no value' if valueless == left else both if valueless else units}")
     if "slices_ci_level" in totals:
         unit, level = attribution.options.get("unit") or "row", totals["slices_ci_level"] * 100
-        said.append(f"{level:.4g} % intervals by {unit}, widened for selection")
+        promise = "few of those shown miss" if totals["slices_selected"] > 1 else "those of all slices hold together"
+        below = f"{int(totals['slices_below'])} of {rows.num_rows} worse than all rows"
+        said.append(f"{level:.4g} % intervals by {unit}, widened so that {promise}: {below}")
     return "; ".join(said)
 
 

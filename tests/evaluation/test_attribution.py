@@ -33,7 +33,7 @@ from streameval.evaluation.costs.attribution import forecasts, narrowed
 from streameval.metrics.clusters import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute
-from streameval.report.attribution import conclusion
+from streameval.report.attribution import conclusion, title_of
 from streameval.states.contingency import cells
 from streameval.states.values import IdColumn, ValuesSpec
 
@@ -509,6 +509,16 @@ def test_intervals_of_slices_are_widened_for_having_been_selected() -> None:
     values = evaluate(data, score="s", by="country", unit="user", ci=found.totals["slices_ci_level"], metrics="roc_auc")
     assert (told["ci_lower"], told["ci_upper"]) == values.ci("roc_auc", slice={"country": told["country"]})
     assert "96.67 % intervals by user, widened" in conclusion("slices", found.slices, found)
+    weak = data.append_column("w", pa.array((rng.random(3000) + label * (country == "IT")) / 2))
+    shown, family = (
+        attribute(weak, score="w", by="country", unit="user", ci=0.9, adjust=adjust) for adjust in ("shown", "family")
+    )
+    assert [one.totals["slices_ci_level"] for one in (shown, family)] == pytest.approx([1 - 0.2 / 3, 1 - 0.1 / 3])
+    assert shown.totals["slices_below"] == family.totals["slices_below"] == 2
+    assert title_of("slices", shown) == "Lowest slices"
+    assert title_of("slices", family) == "Slices below the whole"
+    assert family.slices is not None
+    assert "those of all slices hold together: 2 of 2" in conclusion("slices", family.slices, family)
     with pytest.raises(OptionError, match="would change nothing without slices"):
         attribute(data, cluster="user", label="label", unit="user")
 

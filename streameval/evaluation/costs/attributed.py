@@ -58,9 +58,10 @@ class Attribution(AsJson):
         The given options that affect the result.
     slices : pa.Table
         Slices whose `slice_metric` is worse than that of all rows: the slicing columns, `rows, value, ci_lower,
-        ci_upper, shortfall`, by descending shortfall × rows. With several slicings, the column `by` names the slicing
-        of each row, and columns of the others are null. `totals` then has `whole` (the value of all rows), `slices`,
-        and `slices_left_out`: slices without a value (`slices_without_value`) or with fewer than `slices_least_units`
+        ci_upper, effective_units, freedom, shortfall`, by descending shortfall × rows. With several slicings, the
+        column `by` names the slicing of each row, and columns of the others are null. `totals` then has `whole` (the
+        value of all rows), `slices_below` (intervals shown that lie wholly on its worse side), `slices`, and
+        `slices_left_out`: slices without a value (`slices_without_value`) or with fewer than `slices_least_units`
         effective units.
     slice_metric : str
         The metric of the slices, None without them.

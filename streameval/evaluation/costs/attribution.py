@@ -418,8 +418,11 @@ def with_slices(
         "whole": whole.value,
     }
     if found.ci_level is not None and worst:
-        totals["slices_ci_level"] = level = 1 - len(worst) * (1 - found.ci_level) / len(fit)
+        totals["slices_selected"] = selected = len(worst) if given["adjust"] == "shown" else 1
+        totals["slices_ci_level"] = level = 1 - selected * (1 - found.ci_level) / len(fit)
         slices = list(at_level(level))
+        far_ends = [slices[i].ci_upper if sign > 0 else slices[i].ci_lower for _, i in worst]
+        totals["slices_below"] = sum(end is not None and sign * (whole.value - end) > 0 for end in far_ends)
     base = result or Attribution(
         found.rows, None, None, None, None, {},
         dropped=found.dropped, skipped=found.skipped, options=found.options, source=found.source, labels=found.labels,
@@ -449,7 +452,7 @@ def _table(worst: Sequence[tuple[float, Scalar]], slicings: Sequence[tuple[str, 
     table = {"by": pa.array([",".join(one.slice or ()) for _, one in worst], pa.string())} if several else {}
     table |= {name: slice_column([(one.slice or {}).get(name) for _, one in worst]) for name in columns}
     table["rows"] = pa.array([one.rows for _, one in worst], pa.int64())
-    for name in ("value", "ci_lower", "ci_upper"):
+    for name in ("value", "ci_lower", "ci_upper", "effective_units", "freedom"):
         table[name] = pa.array([getattr(one, name) for _, one in worst], pa.float64())
     return pa.table(table | {"shortfall": pa.array([short for short, _ in worst], pa.float64())})
 
@@ -480,6 +483,7 @@ def attribute(
     by: str | Sequence[str] | None = None,
     ci: float | None = None,
     unit: str | None = None,
+    adjust: str = "shown",
     classes: str | None = None,
     changed_from: str | None = None,
     label: str | None = None,
@@ -526,8 +530,12 @@ def attribute(
         label column is `label`, by default ``label``. The data are read once more.
     ci, unit : optional
         Sampling intervals of the slices, as in `streameval.evaluate`. They are widened for selection: the intervals of
-        R slices shown out of m eligible ones have level 1 − R (1 − ci) / m. The expected share of shown intervals that
-        miss the true value (false coverage rate) is then at most 1 − ci. With `unit`, a slice needs 20 effective units.
+        R slices shown out of m eligible ones have level 1 − R (1 − ci) / m. With `unit`, a slice needs 20 effective
+        units.
+    adjust : {"shown", "family"}
+        What these intervals promise: of those shown, a share of at most 1 − ci misses the true value on average (false
+        coverage rate), so that of 50 equal slices some lies below the whole in two of five runs; or no interval of any
+        eligible slice does, with probability ci: then R is 1.
     classes : str, optional
         Column of the clusters' true classes, for the worst merges and splits.
     changed_from : str, optional
