@@ -121,6 +121,7 @@ def _area(rows: Array, weights: Array, share: float, single: Array) -> float:
 NO_ROWS = "no rows in the sample; draw more (--sample)"
 NONE_IN_PART = "no positives in the truncated part of the sample; draw more (--sample) or cut less (--truncate)"
 
+NO_ERROR = "too few positives or negatives in the sample for a standard error; draw more (--sample)"
 LIKELY = "a sample gives no certain interval; the area of all rows likely lies within value ± (bound + 4·stderr)"
 INTERPOLATED = (
     "counts of bins are interpolated, so that no interval is certain; evaluate the files with passes=2 (--passes 2)"
@@ -211,6 +212,8 @@ class AgcApprox(Metric[Scalar, "SampledState", "GroupedBins", "SampledState"]):
         if drawn == 1 and grouped.counted:
             return replace(Scalar.between(self.name, value, lower, upper), stderr=0.0, bound=bound)
         error = standard_error(grouped, share) * math.sqrt(1 - drawn) if drawn < 1 else 0.0
+        if math.isnan(error):
+            return Scalar(self.name, value, exact=False, reason=NO_ERROR)
         reason = LIKELY if drawn < 1 else INTERPOLATED
         return Scalar(self.name, value, exact=False, reason=reason, stderr=error, bound=bound)
 
