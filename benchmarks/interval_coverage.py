@@ -1,20 +1,16 @@
 """How right intervals and bounds are: how often sampling intervals hold the truth, by simulation.
 
-    python benchmarks/interval_coverage.py --out FILE                           # every cell; goes on where it stopped
-    python benchmarks/interval_coverage.py --out FILE --only 'scores zipf 100'  # cells by name: kind, design and units
-    python benchmarks/interval_coverage.py --out FILE --trials 0 --truth 0      # print what is there
+    python benchmarks/interval_coverage.py --out FILE                    # every design; goes on where it stopped
+    python benchmarks/interval_coverage.py --out FILE --only 'zipf *'    # designs by name: kind and ROC AUC
+    python benchmarks/interval_coverage.py --out FILE --seconds 200      # at most so long, then the table
+    python benchmarks/interval_coverage.py --approx                      # half-widths of certain intervals instead
 
-A *cell* is a kind of input, a design and a number of effective units. A trial draws new units, folds
-them in memory into the states that `evaluate` folds, and takes values, intervals and differences from the functions
-that `evaluate` takes them from; there are no files and no scheduler. The truth is the mean of the metric over
-independent samples of the same size. Results are appended to `--out` as they come, some trials a line; trial i of a
-cell draws the same rows wherever it runs.
-
-*coverage* is the share of the given intervals that hold the truth ± its binomial standard error, *row-wise* the same of
-intervals that take each row as a unit, *null* the share of trials without an interval, *stderr* the mean standard error
-over the standard deviation of the values. The two scores of a cell are of equal worth: the true difference is 0, and
-*rejected* the share of tests that find one at 5 %. Cells of curves have the band of the ROC curve at some false
-positive rates; the standard error of a band is not kept.
+A trial draws new units and evaluates them with intervals at 95 %, in memory. The truth is the mean of the values of all
+trials of a design. A line of the table is a design and a metric: *coverage*, the share of the given intervals that hold
+the truth, with [below, above], the shares that lie below it and above it; *width*, the median width over 2 · 1.96
+standard deviations of the values; the median *freedom*, *warned*, the share with a warning, and *null*, the share
+without an interval. Designs whose name begins with `family` test slices against their rests, all equal: their
+*coverage* is the share of runs without any verdict.
 """
 
 from __future__ import annotations
@@ -22,316 +18,155 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 import time
 from collections import defaultdict
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache, cached_property, reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from data import DEFAULT, make
+from scipy.special import expit, ndtri
 
 from streameval import evaluate
-from streameval.engine.threads import ThreadEngine
-from streameval.evaluation.drawing import curves_of, with_bands
-from streameval.evaluation.families import FAMILIES, MetricRequest, finalize
-from streameval.evaluation.intervals import block_requests, estimated
-from streameval.evaluation.request import Resampling
-from streameval.metrics.catalogue import entry_of
-from streameval.metrics.clusters import Aul
-from streameval.metrics.contingency.clustering import clustering_metric
-from streameval.metrics.curves import curve_kind
-from streameval.metrics.scores.gain import Agc
-from streameval.metrics.scores.operating_points import OperatingPoint
-from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.protocol import Batch
-from streameval.states.scores.counts import ScoreSpec
+from streameval.results import FEW_FREEDOM
 from streameval.states.scores.quantile_sketch import QuantileSketch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Mapping
 
-    from streameval.metrics.estimates import Estimate
-    from streameval.results import Curve
+    from streameval.results import Scalar
 
-LEVEL = 0.95
-UNITS = (100, 1_000, 10_000)
-CHUNK = 50  # trials a line
-_OF_ROWS = ("scores", "curves")  # kinds whose units are those of rows
-COMPARED = ("roc_auc", "average_precision")
-RATES = (0.01, 0.05, 0.1, 0.2, 0.5)  # false positive rates of bands
-RANKING = (entry_of("roc_auc").metric, entry_of("average_precision").metric, Agc(0.1), OperatingPoint("fpr", 0.01))
-TABLE = tuple(clustering_metric(name) for name in ("adjusted_rand_index", "bcubed_fscore", "v_measure"))
-WANTED = {
-    "scores": [MetricRequest(FAMILIES["score"], name, ScoreSpec(name, "f8"), RANKING) for name in ("v1", "v2")],
-    "clusters": [MetricRequest(FAMILIES["cluster"], "cluster", ClusterSpec("cluster"), (Aul(),))],
-    "classes": [MetricRequest(FAMILIES["classes"], "cluster", ContingencySpec("unit", "cluster"), TABLE)],
-}
-
-
-WANTED["curves"] = WANTED["scores"][:1]
-
-MOST, EXPONENT = 200, 2.2  # rows of a unit, and the exponent of their distribution
-PREVALENCE = 0.3
+AREAS = (0.8, 0.9, 0.99, 0.999)
+METRICS = ("roc_auc", "average_precision", "brier_score", "log_loss", "agc@0.1")
+COMPARED = ("roc_auc", "average_precision", "pr_auc", "max_informedness")
+POSITIVE = 0.3  # share of the units
 SHARED = 0.9  # share of a score's variance that the rows of a unit have in common
-SEPARATION = 1.5
-
-Columns = dict[str, np.ndarray]
+ZIPF = np.arange(1, 201.0) ** -2.2
 
 
-@cache
-def chances() -> tuple[np.ndarray, float]:
-    """Distribution of the unit sizes 1 … `MOST`, and E[s]²/E[s²]."""
-    sizes = np.arange(1, MOST + 1.0)
-    chance = sizes**-EXPONENT / np.sum(sizes**-EXPONENT)
-    return chance, float((chance @ sizes) ** 2 / (chance @ sizes**2))
+def scored(rng: np.random.Generator, area: float, sizes: np.ndarray, positive: float = POSITIVE) -> dict[str, Any]:
+    """Rows of units of one label each, with scores that are probabilities."""
+    apart = math.sqrt(2) * ndtri(area)
+    label, unit = rng.random(sizes.size) < positive, np.repeat(np.arange(sizes.size), sizes)
+    common = apart * label + math.sqrt(SHARED) * rng.normal(size=sizes.size)
+    noise = math.sqrt(1 - SHARED) * rng.normal(size=unit.size)
+    odds = apart * (common[unit] + noise - apart / 2) + math.log(positive / (1 - positive))
+    return {"label": label[unit], "score": expit(odds.clip(-36, 36)), "unit": unit + (int(rng.integers(1 << 40)) << 20)}
 
 
-def drawn(kind: str, design: str, units: int, rng: np.random.Generator) -> Columns:
-    """Columns of a sample; `label` is one of them."""
-    equal = chances()[1] if design == "zipf" else 1.0
-    rarer = 1.0 if kind == "classes" else PREVALENCE
-    count = round(units / equal / rarer)
-    sizes = np.full(count, 1 if design == "rows" else 5)
-    if design == "zipf":
-        sizes = rng.choice(MOST, count, p=chances()[0]) + 1
-    return {"scores": _scores, "clusters": _clusters, "classes": _classes}[kind](sizes, rng)
+def zipf_sizes(rng: np.random.Generator, units: int) -> np.ndarray:
+    """Sizes of units, from 1 to 200 rows."""
+    return rng.choice(200, units, p=ZIPF / ZIPF.sum()) + 1
 
 
-def _scores(sizes: np.ndarray, rng: np.random.Generator) -> Columns:
-    unit = np.repeat(np.arange(sizes.size), sizes)
-    label = rng.random(sizes.size) < PREVALENCE
-    common = rng.normal(size=sizes.size)
-    made = {"unit": _named(unit, rng), "label": label[unit].astype(np.uint8)}
-    for name in ("v1", "v2"):
-        own = SEPARATION * label + math.sqrt(SHARED / 2) * (common + rng.normal(size=sizes.size))
-        made[name] = own[unit] + math.sqrt(1 - SHARED) * rng.normal(size=unit.size)
-    return made
+def one_big(rng: np.random.Generator, area: float) -> dict[str, Any]:
+    """One unit has a third of the positives."""
+    sizes = np.full(300, 5)
+    rows = scored(rng, area, sizes)
+    first = np.flatnonzero(rows["label"])[0]
+    times = np.where(np.arange(1500) // 5 == first // 5, max(1, int(rows["label"].sum()) // 10), 1)
+    return {name: np.repeat(column, times) for name, column in rows.items()}
 
 
-def _clusters(sizes: np.ndarray, rng: np.random.Generator) -> Columns:
-    rate = np.clip(PREVALENCE * (0.7 + 0.3 * np.log2(sizes)), 0, 0.95)
-    pure = rng.random(sizes.size) < rate
-    cluster = np.repeat(np.arange(sizes.size), sizes)
-    label = np.where(rng.random(cluster.size) < 0.1, rng.random(cluster.size) < PREVALENCE, pure[cluster])
-    return {"cluster": _named(cluster, rng), "label": label.astype(np.uint8)}
+def weighted(rng: np.random.Generator, area: float) -> dict[str, Any]:
+    """Rows drawn by their score, with inverse probabilities as weights."""
+    rows = scored(rng, area, np.full(1000, 1))
+    chance = np.clip(rows["score"], 0.05, 1)
+    drawn = rng.random(1000) < chance
+    return {name: column[drawn] for name, column in (rows | {"weight": 1 / chance}).items()}
 
 
-def _classes(sizes: np.ndarray, rng: np.random.Generator) -> Columns:
-    count = sizes.size
-    merged = rng.random(count) < 0.3
-    home = np.where(merged, count + rng.integers(0, max(1, count // 10), count), np.arange(count))
-    unit = np.repeat(np.arange(count), sizes)
-    astray = rng.random(unit.size) < 0.1
-    cluster = np.where(astray, 2 * count + unit, home[unit])
-    return {"unit": _named(unit, rng), "cluster": cluster, "label": np.ones(unit.size, np.uint8)}
+def classed(rng: np.random.Generator, classes: int) -> dict[str, Any]:
+    """Classes that are split and merged."""
+    kind = rng.integers(0, classes, 40 * classes) + (int(rng.integers(1 << 40)) << 20)
+    return {"kind": kind, "cluster": np.where(rng.random(kind.size) < 0.2, rng.integers(0, 5, kind.size), kind // 2)}
 
 
-def _named(unit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Ids that differ between samples, so that their blocks do."""
-    return unit + (int(rng.integers(1 << 40)) << 20)
+def sliced(rng: np.random.Generator, area: float, units: int) -> dict[str, Any]:
+    """Twenty equal slices of some units."""
+    rows = scored(rng, area, np.full(20 * units, 5))
+    return rows | {"slice": np.arange(100 * units) // (5 * units)}
 
 
-class Serial(ThreadEngine):
-    """The engine on this thread alone, with nothing scheduled."""
-
-    def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
-        """Map a function over items."""
-        return [function(item) for item in items]
-
-
-ENGINE = Serial.start(threads=1, memory="1GB")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One line of work."""
-
-    kind: str
-    design: str
-    units: int
-
-    @property
-    def name(self) -> str:
-        """As `--only` matches it."""
-        return f"{self.kind} {self.design} {self.units}"
-
-    def sample(self, *place: int) -> Columns:
-        """Rows of newly drawn units; the numbers say which."""
-        kind = "scores" if self.kind == "curves" else self.kind
-        return drawn(kind, self.design, self.units, np.random.default_rng([*self.name.encode(), *place]))
-
-    def values(self, columns: Columns) -> dict[str, float]:
-        """The metrics of the first column alone."""
-        wanted = WANTED[self.kind][:1]
-        states = _folded(columns, [w.spec for w in wanted])
-        if self.kind == "curves":
-            [curve] = self._curves(states)
-            return dict(zip(_POINTS, np.interp(RATES, curve.x, curve.y).tolist(), strict=True))
-        return {s.metric: s.value for s in finalize(ENGINE, [(w, states[w.spec]) for w in wanted])}
-
-    def estimates(self, columns: Columns, unit: str | None) -> dict[str, Estimate]:
-        """The metrics of the first column, and the differences of both, with replicates."""
-        wanted, resampling = WANTED[self.kind], Resampling(LEVEL, unit)
-        states = _folded(columns, [*(w.spec for w in wanted), *(w.spec for w in block_requests(wanted, resampling))])
-        answered = [(w, w.replication(resampling).swept(ENGINE, states[w.spec])) for w in wanted]
-        found, _ = estimated(ENGINE, answered, states, tuple(finalize(ENGINE, answered)), resampling)
-        columns_of = [{one.own.scalar.metric: one for one in found if one.own.scalar.of == w.of} for w in wanted]
-        first, second = columns_of[0], columns_of[-1]
-        compared = COMPARED if len(wanted) > 1 else ()
-        differences = {f"{name}, difference": second[name].paired.minus(first[name].paired) for name in compared}
-        return {name: one.own for name, one in first.items()} | differences
-
-    def bands(self, columns: Columns, unit: str | None) -> dict[str, tuple[list[float], str | None]]:
-        """The ROC curve at `RATES`, as `told` has it, and why it has no interval there."""
-        wanted, resampling = WANTED[self.kind], Resampling(LEVEL, unit)
-        states = _folded(columns, [*(w.spec for w in wanted), *(w.spec for w in block_requests(wanted, resampling))])
-        answered = [(w, states[w.spec]) for w in wanted]
-        _, resampled = estimated(ENGINE, answered, states, tuple(finalize(ENGINE, answered)), resampling)
-        [curve] = self._curves(states, resampled)
-        found, band = {}, curve.band
-        for name, x in zip(_POINTS, RATES, strict=True):
-            at = np.flatnonzero(np.isclose(band.x, x)) if band else []
-            ends = [float(band.lower[at[0]]), float(band.upper[at[0]])] if band and len(at) else [math.nan] * 2
-            row = [float(np.interp(x, curve.x, curve.y)), *ends, math.nan, math.nan]
-            found[name] = row, band.reason if band else "there is no band"
-        return found
-
-    def _curves(self, states: dict[Any, Any], resampled: dict[tuple[str, str], Any] | None = None) -> list[Curve]:
-        """The ROC curve of the first column, with its band."""
-        held = {(w.group, w.of): states[w.spec] for w in WANTED[self.kind]}
-        curves = curves_of(ENGINE, held, [curve_kind("roc")], 1)
-        return with_bands(ENGINE, held, curves, resampled or {}, 1, LEVEL)
+KINDS: dict[str, Callable[[np.random.Generator, float], dict[str, Any]]] = {
+    "pure": lambda rng, area: scored(rng, area, np.full(300, 5)),
+    "zipf": lambda rng, area: scored(rng, area, zipf_sizes(rng, 2600)),
+    "rows": lambda rng, area: scored(rng, area, np.full(1000, 1)),
+    "rare": lambda rng, area: scored(rng, area, np.full(30_000, 1), 0.001),
+    "big": one_big,
+    "weights": weighted,
+    "ties": lambda rng, area: (rows := scored(rng, area, np.full(300, 5))) | {"score": rows["score"].round(1)},
+}
+DESIGNS: dict[str, Callable[[np.random.Generator], dict[str, Any]]] = {
+    f"{kind} {area}": partial(draw, area=area) for kind, draw in KINDS.items() for area in AREAS
+}
+DESIGNS |= {f"classes {count}": partial(classed, classes=count) for count in (20, 50)}
+DESIGNS |= {f"family {count} units": partial(sliced, area=0.95, units=round(count / POSITIVE)) for count in (18, 60)}
 
 
-_POINTS = [f"band at fpr={x:g}" for x in RATES]
+def results_of(design: str, rng: np.random.Generator) -> tuple[Scalar, ...]:
+    """The results of one trial."""
+    data = pa.table(DESIGNS[design](rng))
+    if design.startswith("classes"):
+        options: dict[str, Any] = {"cluster": "cluster", "classes": "kind", "metrics": "adjusted_rand_index"}
+    else:
+        unit = None if design.startswith(("rows", "rare", "weights")) else "unit"
+        weight = "weight" if "weight" in data.column_names else None
+        options = {"score": "score", "unit": unit, "weight": weight, "metrics": METRICS, "truncate": 0.1}
+    if design.startswith("family"):
+        options |= {"metrics": "roc_auc", "by": "slice", "against": "rest"}
+    return evaluate(data, ci=0.95, threads=1, **options).results
 
 
-def _folded(columns: Columns, specs: Sequence[Any]) -> dict[Any, Any]:
-    """States of the rows."""
-    label = columns["label"]
-    batch = Batch(label, None, {name: pa.array(column) for name, column in columns.items()})
-    states = {}
-    for spec in dict.fromkeys(specs):
-        builder = spec.builder(ENGINE.budget, label.size)
-        builder.update(batch)
-        states[spec] = builder.state()
-    return states
+def trial(design: str, number: int) -> dict[str, list[float | None]]:
+    """For each metric the value, the ends of its interval and the freedom; for a family whether there is a verdict."""
+    results = results_of(design, np.random.default_rng([*design.encode(), number]))
+    if design.startswith("family"):
+        wrong = [one.verdict not in (None, "not shown") for one in results if one.from_rest]
+        return {"any verdict": [float(any(wrong)), 0.0, 0.5, None]}
+    rows = {one.metric: [one.value, one.ci_lower, one.ci_upper, one.freedom] for one in results}
+    return {name: [None if x is None or x != x else x for x in row] for name, row in rows.items()}
 
 
-def told(estimate: Estimate) -> list[float]:
-    """What is kept of an estimate: value, ends of its interval, standard error, p of being 0; NaN for what is not."""
-    found = estimate.scalar_with(LEVEL)
-    if found.ci_lower is None or found.ci_upper is None:
-        return [found.value, *[math.nan] * 4]
-    return [found.value, found.ci_lower, found.ci_upper, float(found.stderr or 0), estimate.p_value()]
+def line(design: str, name: str, rows: list[list[float | None]]) -> str:
+    """A line of the table."""
+    value, low, high, free = np.array(rows, float).T
+    given, truth = ~np.isnan(low), 0.0 if design.startswith("family") else float(np.nanmean(value))
+    if not given.any():
+        return f"| {design} | {name} | {len(rows):,} | – | | | | 100 |"
+    held = (value == 0) if design.startswith("family") else (low <= truth) & (truth <= high)
+    sides = [100 * float((side & given).sum() / given.sum()) for side in (held, high < truth, low > truth)]
+    if design.startswith("family"):
+        return f"| {design} | {name} | {len(rows):,} | {sides[0]:.1f} | | | | 0 |"
+    width = float(np.nanmedian(high - low)) / (3.92 * float(np.nanstd(value)) or math.nan)
+    facts = f"{np.nanmedian(free):.0f} | {100 * np.mean(free[given] < FEW_FREEDOM):.0f}"
+    told = f"{sides[0]:.1f} [{sides[1]:.1f}, {sides[2]:.1f}] | {width:.2f} | {facts}"
+    return f"| {design} | {name} | {len(rows):,} | {told} | {100 * (1 - given.mean()):.0f} |"
 
 
-class Record:
-    """What has been simulated of a cell, kept in a file of JSON lines.
-
-    Parameters
-    ----------
-    path : the file; None to keep nothing
-    cell : the cell
-    """
-
-    def __init__(self, path: Path | None, cell: Cell) -> None:
-        self._path, self.cell = path, cell
-        self.done: dict[str, int] = defaultdict(int)  # trials of each kind
-        self._rows: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
-        self.reasons: dict[str, str] = {}
-        for line in path.read_text().splitlines() if path and path.exists() else []:
-            entry = json.loads(line)
-            if entry["cell"] == cell.name:
-                self._take(entry)
-
-    def _take(self, entry: dict[str, Any]) -> None:
-        self.done[entry["kind"]] += entry["trials"]
-        self.reasons |= entry.get("reasons", {})
-        for name, rows in entry["rows"].items():
-            self._rows[entry["kind"]][name] += rows
-
-    def add(self, kind: str, trials: int, rows: dict[str, list[Any]], reasons: dict[str, str]) -> None:
-        """Keep some trials."""
-        entry = {"cell": self.cell.name, "kind": kind, "trials": trials, "rows": rows, "reasons": reasons}
-        if self._path:
-            with self._path.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
-        self._take(entry)
-
-    @cached_property
-    def names(self) -> list[str]:
-        """What has been estimated."""
-        return list(self._rows["unit"])
-
-    def of(self, kind: str, name: str) -> np.ndarray:
-        """All trials of a kind: an array of shape (n, 5), as `told` has them; of truths (n, 1)."""
-        return np.array(self._rows[kind].get(name, []), float).reshape(-1, 1 if kind == "truth" else 5)
-
-    def row(self, name: str) -> list[str]:
-        """The row of a metric in the table."""
-        found, rowwise = self.of("unit", name), self.of("row", name)
-        truth = (
-            0.0 if "difference" in name else float(self.of("truth", name).mean()) if self.done["truth"] else math.nan
-        )
-        given = ~np.isnan(found[:, 1])
-        ratio = float(found[given, 3].mean() / np.nanstd(found[:, 0], ddof=1)) if given.sum() > 1 else math.nan
-        tests = [_share(each[:, 4] < 1 - LEVEL) for each in (found, rowwise)]
-        rejected = tests if "difference" in name else ["", ""]
-        shown = [f"{truth:.4f}", _covered(found, truth), _covered(rowwise, truth), *rejected]
-        return [f"{len(found):,}", *shown, f"{ratio:.2f}", f"{1 - given.mean():.0%}"]
-
-
-def _covered(found: np.ndarray, truth: float) -> str:
-    """Share of the intervals that hold the truth."""
-    ends = found[~np.isnan(found[:, 1]), 1:3] if len(found) else np.empty((0, 2))
-    return _share((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
-
-
-def _share(held: np.ndarray) -> str:
-    if not held.size:
-        return "–"
-    share = float(held.mean())
-    return f"{100 * share:.1f} ± {100 * math.sqrt(share * (1 - share) / held.size):.1f} %"
-
-
-def simulate(record: Record, kind: str, trials: int) -> None:
-    """Bring a cell to a number of trials of a kind: `unit`, `row` or `truth`."""
-    cell = record.cell
-    while (start := record.done[kind]) < trials:
-        rows, reasons = defaultdict(list), {}
-        stop = min(trials, start + CHUNK)
-        for trial in range(start, stop):
-            if kind == "truth":
-                for name, value in cell.values(cell.sample(1, trial)).items():
-                    rows[name].append([value])
-                continue
-            unit = "unit" if kind == "unit" and cell.kind in _OF_ROWS else None
-            if cell.kind == "curves":
-                for name, (row, reason) in cell.bands(cell.sample(0, trial), unit).items():
-                    rows[name].append(row)
-                    reasons |= {name: reason} if reason else {}
-                continue
-            for name, estimate in cell.estimates(cell.sample(0, trial), unit).items():
-                rows[name].append(told(estimate))
-                if estimate.undefined:
-                    reasons[name] = estimate.undefined
-        record.add(kind, stop - start, dict(rows), reasons)
-
-
-def cells() -> Iterator[Cell]:
-    """All cells; clusters and classes of single rows would say nothing."""
-    for units in UNITS:
-        for kind in WANTED:
-            for design in ("zipf", "equal", "rows"):
-                if design != "rows" or kind in _OF_ROWS:
-                    yield Cell(kind, design, units)
+def simulated(path: Path | None, names: list[str], trials: int, seconds: float) -> Mapping[str, dict[str, list[Any]]]:
+    """All trials of some designs, read from a file and continued there until the time is over."""
+    found: dict[str, dict[str, list[Any]]] = {name: defaultdict(list) for name in names}
+    done: dict[str, int] = dict.fromkeys(names, 0)
+    for text in path.read_text().splitlines() if path and path.exists() else []:
+        design, rows = json.loads(text)
+        if design in done:
+            done[design] += 1
+            for metric, row in rows.items():
+                found[design][metric].append(row)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and (name := min(names, key=done.__getitem__)) and done[name] < trials:
+        rows = trial(name, done[name])
+        done[name] += 1
+        for metric, row in rows.items():
+            found[name][metric].append(row)
+        if path:
+            with path.open("a") as file:
+                file.write(json.dumps([name, rows]) + "\n")
+    return found
 
 
 def tell_bounds(rows: int) -> None:
@@ -380,13 +215,12 @@ def _rank_error(sketch: QuantileSketch, values: np.ndarray) -> float:
 
 
 def main() -> None:
-    """Simulate, and print the table a cell at a time."""
+    """Simulate, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=2_000, help="of each cell; a quarter at 10,000 units")
-    parser.add_argument("--truth", type=int, default=10_000, help="independent samples of each cell")
-    parser.add_argument("--rowwise", type=int, default=2_000, help="trials that also take each row as a unit")
-    parser.add_argument("--only", nargs="*", default=["*"], metavar="GLOB", help="cells, such as 'scores zipf *'")
+    parser.add_argument("--trials", type=int, default=2_000, help="of each design")
+    parser.add_argument("--only", nargs="*", default=["*"], metavar="GLOB", help="designs, such as 'zipf *'")
     parser.add_argument("--out", type=Path, help="file that keeps what has been simulated, from which a run goes on")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after this time")
     parser.add_argument("--approx", action="store_true", help="print half-widths of certain intervals instead")
     parser.add_argument("--sketch", action="store_true", help="print rank errors of quantile sketches instead")
     parser.add_argument("--rows", type=int, default=100_000_000, help="of these; 10⁶ are enough for sketches")
@@ -394,21 +228,13 @@ def main() -> None:
     if given.approx or given.sketch:
         (tell_bounds if given.approx else tell_sketches)(given.rows)
         return
-    heads = "design, effective units, metric, trials, truth, coverage, row-wise, rejected, row-wise, stderr, null"
-    print(f"| {heads.replace(', ', ' | ')} |\n|{'---|' * 11}", flush=True)
-    for cell in cells():
-        if not any(fnmatchcase(cell.name, pattern) for pattern in given.only):
-            continue
-        started, record = time.process_time(), Record(given.out, cell)
-        trials = given.trials // 4 if cell.units == UNITS[-1] else given.trials
-        simulate(record, "unit", trials)
-        simulate(record, "row", min(given.rowwise, trials) if cell.kind in _OF_ROWS else 0)
-        simulate(record, "truth", given.truth)
-        for name in record.names:
-            print(f"| {cell.design} | {cell.units:,} | {name} | {' | '.join(record.row(name))} |", flush=True)
-        for name, reason in record.reasons.items():
-            print(f"    {name} has no interval in a trial: {reason}", flush=True)
-        print(f"    {cell.name}: {time.process_time() - started:.0f} s", file=sys.stderr, flush=True)
+    names = [name for name in DESIGNS if any(fnmatchcase(name, pattern) for pattern in given.only)]
+    found = simulated(given.out, names, given.trials, given.seconds)
+    heads = "design, metric, trials, coverage [below, above], width, freedom, warned, null"
+    print(f"| {heads.replace(', ', ' | ').replace('below | above', 'below, above')} |\n|{'---|' * 8}")
+    for design, metrics in found.items():
+        for metric, rows in metrics.items():
+            print(line(design, metric, rows))
 
 
 if __name__ == "__main__":
