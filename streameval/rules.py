@@ -36,6 +36,7 @@ Slices are written in braces after the column. The store must keep them, or the 
     roc_auc{country=*,channel=web} drop <= 0.05            each slice is compared with its own usual value
     roc_auc{length=>=80} >= 0.9                            a slice between edges; also length=0,20,80=>=80
     roc_auc{name='a, {b}'} >= 0.9                          single quotes around a value that contains , = { or }
+    roc_auc[v2]{*} - roc_auc[v1]{*} >= -0.01 proven @95%   of data: every slice that was computed, of any slicing
 
 Endings judge the sampling interval at a level::
 
@@ -50,13 +51,14 @@ If labels are of some rows alone, an interval says nothing of the others: the ru
 
     roc_auc[v2] >= 0.97 of labelled proven @95%            fails unless that holds for rows like the labelled ones
 
-Without an interval the rule is undecided. At 95 %, a rule errs in 2.5 % of the nights whose true value equals its
-bound, and one with ``within``, which makes two one-sided tests with the interval at 90 %, in 5 %. Each rule is judged
-alone, by its own columns, whatever else is compared: ten candidates with a rule each are ten chances to err. An
-``always`` rule errs in any 365 nights with at most 5 %, over all its slices; all such rules that are checked together
-share these 5 %, but those that end in ``each``. It judges the means of the last 1, 7 and 28 judged nights, a drop the
-night alone, and prints how large a fall it would have shown. A pass proves nothing. Recommend a bound where a fall may
-last: a usual value forgets.
+Without an interval the rule is undecided. Over several slices of data, the intervals hold for all of them together: at
+95 % and 10 slices, each is taken at 99.5 % (Bonferroni). At 95 %, a rule errs in 2.5 % of the nights whose true value
+equals its bound, and one with ``within``, which makes two one-sided tests with the interval at 90 %, in 5 %. Each rule
+is judged alone, by its own columns, whatever else is compared: ten candidates with a rule each are ten chances to err.
+An ``always`` rule errs in any 365 nights with at most 5 %, over all its slices; all such rules that are checked
+together share these 5 %, but those that end in ``each``. It judges the means of the last 1, 7 and 28 judged nights, a
+drop the night alone, and prints how large a fall it would have shown. A pass proves nothing. Recommend a bound where a
+fall may last: a usual value forgets.
 
 ==================================  ==============================================================================
 windows of an ``always`` bound      every night that the rule judged, failed ones too, since a failure was accepted
@@ -92,11 +94,13 @@ if TYPE_CHECKING:
 
 FACTS = ("rows", "positives", "nulls")  # facts of a night that need no states
 DRIFTS = ("drift_ks", "drift_w1", "drift_psi")  # of a score against its usual nights, without labels
+EVERY = (("*", "*"),)  # slices of any slicing
 LIVE = ("age", "missing")  # facts of the store at the time of the check
 _UNITS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
 _METRIC = r"(?:(?!>=|<=|==)[^\s\[\]{}<>])+"
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _QUOTED = r"'(?:[^']|'')*'"
+_BRACES = re.compile(rf"\{{((?:=\s*{_QUOTED}(?=\s*[,}}])|[^{{}}])+)\}}|(?!\{{)")
 _SLICE = re.compile(  # a column, optionally with edges, and a value that ends before the next column
     r"\s*([^,=]+(?:=[-+\d.eE, ]+(?=\s*=))?)\s*=\s*"
     rf"({_QUOTED}|>=[^,=]+|[^=]+?)\s*(?:,?\s*$|,(?=[^,=]+=))"
@@ -104,17 +108,14 @@ _SLICE = re.compile(  # a column, optionally with edges, and a value that ends b
 _PARTS = (  # parts of a rule in order: name, pattern, description for messages
     ("metric", re.compile(_METRIC), "the name of a metric, or rows, positives, nulls, age, missing"),
     ("of", re.compile(r"\[([^\[\]]+)\]|(?!\[)"), "a column in brackets"),
-    (
-        "slices",
-        re.compile(rf"\{{((?:=\s*{_QUOTED}(?=\s*[,}}])|[^{{}}])+)\}}|(?!\{{)"),
-        "slices in braces, such as {country=DE} or {country=*}",
-    ),
+    ("slices", _BRACES, "slices in braces, such as {country=DE}, {country=*} or {*}"),
     (
         "other",
         re.compile(rf"[-−]\s*({_METRIC})|(?![-−])"),
         "the metric of another column, such as roc_auc[v2] - roc_auc[v1]",
     ),
     ("than", re.compile(r"\[([^\[\]]+)\]|(?!\[)"), "a column in brackets"),
+    ("slices_than", _BRACES, "slices in braces, the same on both sides"),
     (
         "how",
         re.compile(r"(drop|rise|change)\b|(?=[<>=]|within\b)"),
@@ -154,7 +155,8 @@ class Rule:
     lenient : whether an undecided rule passes
     than : for a difference, the column that is subtracted
     level : level of the sampling interval to judge, such as 0.95; None to judge the value
-    slices : pairs (column, value) of the slices to judge, ``*`` for every value; empty for all rows
+    slices : pairs (column, value) of the slices to judge, ``*`` for every value; `EVERY` for every slice of any
+        slicing, empty for all rows
     proven : whether the whole interval must be on the right side; otherwise one end is enough
     of_labelled : whether the rule admits that labels are of some rows alone
     always : whether the level holds for a year of nights and all slices
@@ -216,6 +218,9 @@ class Rule:
             "always" in parts["proven"],
             bool(parts["each"]),
         )
+        than = _slices(text, places["slices_than"], parts["slices_than"])
+        if than != (rule.slices if parts["other"] else ()):
+            _refuse(text, places["slices_than"], "both sides of a difference are of the same slices")
         for wrong, part, why in rule._refusals(unit, parts["other"]):
             if wrong:
                 _refuse(text, places[part], why)
@@ -267,12 +272,6 @@ class Rule:
             ),
             (level and self.sign == "==", "sign", "an interval is held against a bound by >=, >, <= or <"),
             (sliced and fact, "slices", f"{metric} is of the night, not of a slice"),
-            (sliced and self.than is not None, "slices", "a difference of columns is of all rows"),
-            (
-                sliced and level and not self.always,
-                "level",
-                "slices are judged by their values, or together for a year: always @95%, or leave out the level",
-            ),
         ]
 
     def judges(self, named: Mapping[str, object]) -> bool:
@@ -284,8 +283,9 @@ class Rule:
         >>> rule.judges({"length=0,20": "<0", "country": "DE"}), rule.judges({"length=0,20": "<0", "country": "FR"})
         (True, False)
         """
-        own = self.values_of(named)
-        return own is not None and all(_is_value(text, own[column]) for column, text in self.slices)
+        own = self.values_of(named) or {}
+        pairs = self.slices if self.slices != EVERY else ()
+        return bool(own) and all(_is_value(text, own[column]) for column, text in pairs)
 
     def values_of(self, named: Mapping[str, object]) -> dict[str, object] | None:
         """The values of a slice by the columns that the rule names; None if the slice is by other columns.
@@ -295,6 +295,8 @@ class Rule:
         >>> Rule.read("roc_auc{length=*} >= 0.9").values_of({"length=0,20": "<0"})
         {'length': '<0'}
         """
+        if self.slices == EVERY:
+            return dict(named)
         own = {c: name for c, _ in self.slices for name in named if c in (name, name.partition("=")[0])}  # or no edges
         matched = len(own) == len(self.slices) and {*own.values()} == {*named}
         return {column: named[name] for column, name in own.items()} if matched else None
@@ -368,6 +370,8 @@ def _parse(text: str) -> tuple[dict[str, str], dict[str, int]]:
 
 def _slices(text: str, at: int, listed: str) -> tuple[tuple[str, str], ...]:
     """Columns and values in braces; a value may hold a comma, such as ``[0, 20)``."""
+    if listed.strip() == "*":
+        return EVERY
     pairs: list[tuple[str, str]] = []
     place = 0
     while place < len(listed):
@@ -517,7 +521,19 @@ def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequenc
     judgements = {
         name: judge(rule, one, [night[name] for night in earlier if name in night]) for name, one in defined.items()
     }
-    return combine_slices(rule, judgements, len(matching))
+    if rule.level is None:
+        return combine_slices(rule, judgements, len(matching))
+    for name, one in defined.items():
+        low, high, level = one.ci_lower, one.ci_upper, one.ci_level
+        judgements[name] = replace(judgements[name], ci_lower=low, ci_upper=high, ci_level=level)
+    worst = combine_slices(rule, judgements, len(matching))
+    low, high, level = worst.ci_lower, worst.ci_upper, worst.ci_level
+    if low is None or high is None or level is None or len(matching) == 1:
+        return worst
+    interval = f"[{digits(low)}, {digits(high)}] @{100 * level:.4g}%"
+    return replace(
+        worst, reason=f"{worst.reason}; {interval}, which holds for {plural(len(defined), 'slice')} together"
+    )
 
 
 def judge_null(rule: Rule, results: Sequence[Scalar]) -> Judgement:

@@ -152,7 +152,9 @@ class Evaluation(Drawing, Saved):
         (['passed', 'failed'], False)
         """
         counts = self.rows, self.positives
-        judgements = judged(rules, counts, partial(self._find, slice=None), self._estimate, self.results)
+        judgements = judged(
+            rules, counts, partial(self._find, slice=None), self._estimate, self.results, self.slice_estimates
+        )
         return replace(self, judgements=tuple(judgements))
 
     @property

@@ -152,6 +152,9 @@ def test_distances_are_those_of_exact_fractions(how, share, limit, value, before
         ("m - m[b] >= 1", "'- m[b] >= 1' (column 3)", "names both columns"),
         ("m[a] - m >= 1", "'>= 1' (column 10)", "names both columns"),
         ("m[a] - m[a] >= 1", "'[a] >= 1' (column 9)", "a difference is of two columns"),
+        ("m[a]{c=*} - m[b] >= 1", "'>= 1' (column 18)", "of the same slices"),
+        ("m[a]{c=*} - m[b]{d=*} >= 1", "'{d=*} >= 1' (column 17)", "of the same slices"),
+        ("m[a]{c=*}{c=*} >= 1", "'{c=*} >= 1' (column 10)", "of the same slices"),
         ("m[a] - m[b] drop <= 1", "'drop <= 1' (column 13)", "a difference has no usual value"),
         ("m >= 1 proved @95%", "'proved @95%' (column 8)", "proven, always, a level"),
         ("m >= 1 proven", "at its end", "proven needs a level"),
@@ -427,6 +430,30 @@ def test_a_rule_of_slices_names_slices_and_one_column_that_are_there() -> None:
     ):
         with pytest.raises(OptionError, match=reason):
             found.judge(rule)
+
+
+@pytest.mark.parametrize("slices", ["{source=*}", "{*}", "{source=psy}"])
+def test_differences_by_slice_hold_for_all_judged_slices_together(slices: str) -> None:
+    """Each is judged as its rows alone would be, at a level that is shared by all slices which the rule judges."""
+    options = {"score": ["score_lr", "score_q"], "metrics": "roc_auc", "unit": "cluster_tight", "baseline": "score_lr"}
+    found = evaluate(DATA, by="source", **options)
+    names = {str(r.slice["source"]) for r in found.results if r.slice and slices.strip("{}") in ("*", "source=*")}
+    names = names or {"psy"}
+    rule = "roc_auc[score_q]{} - roc_auc[score_lr]{} >= {} proven @95%"
+    level = 1 - 0.05 / len(names)
+    alone = [
+        evaluate(DATA, where=f"source = '{name}'", ci=level, **options).difference("roc_auc", "score_lr", "score_q")
+        for name in names
+    ]
+    worst = min(one.ci_lower for one in alone)
+    (judged,) = found.judge(rule.format(slices, slices, worst - 1e-9)).judgements
+    assert judged.outcome == "passed"
+    assert judged.ci_level == pytest.approx(level)
+    assert (judged.ci_lower, judged.ci_upper) in [(one.ci_lower, one.ci_upper) for one in alone]
+    (failed,) = found.judge(rule.format(slices, slices, worst + 1e-9)).judgements
+    assert failed.outcome == "failed"
+    plain = found.judge(f"roc_auc[score_q]{slices} - roc_auc[score_lr]{slices} >= 0").judgements[0]
+    assert plain.value == min(one.value for one in alone)
 
 
 @pytest.mark.parametrize(

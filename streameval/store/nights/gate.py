@@ -33,6 +33,7 @@ from streameval.rules import (
     BASELINE,
     DRIFTS,
     ENOUGH,
+    EVERY,
     FACTS,
     LIVE,
     Rule,
@@ -287,6 +288,12 @@ class Gate:
             )
         self._columns_of(rule)
         if rule.slices:
+            if rule.than is not None or rule.slices == EVERY or (rule.level is not None and not rule.always):
+                raise OptionError(
+                    f"{rule.text!r}: slices of a night are named by column and judged one column at a time, by their "
+                    "values or together for a year: always @95%, or leave out the level; the files of a night take "
+                    "this rule: streameval evaluate"
+                )
             self.nightly.slicing_of(rule)
 
     @cached_property
