@@ -18,6 +18,7 @@ from streameval.evaluation.alarms import WINDOWS, End, Series, judged_end, level
 
 ALPHA, BOUND, SPREAD, BLOCKS = 0.05, 0.8, 0.05, 128
 NIGHTS = 365
+FACTS = "days", "values", "squares", "freedom", "units"
 
 
 @dataclass(frozen=True)
@@ -36,32 +37,34 @@ def alarms(case: Case, seed: int = 0, signs: tuple[int, ...] = (1, -1)) -> dict[
     """The first night with an alarm of each year, by the side of the bound; the number of nights without one."""
     rng, columns = np.random.default_rng(seed), case.years * case.slices
     block = rng.integers(0, BLOCKS, case.units)
-    occupied = [block == b for b in range(BLOCKS)]
-    rows = np.broadcast_to(np.bincount(block, minlength=BLOCKS).astype(float), (columns, BLOCKS))
+    held = (block[:, None] == np.arange(BLOCKS)).astype(float)
+    rows = np.broadcast_to(held.sum(axis=0), (columns, BLOCKS))
     effects = rng.normal(size=(columns, case.units))
     first = {sign: np.full(case.years, case.nights) for sign in signs}
-    values, replicates = np.empty((0, columns)), np.empty((0, columns, BLOCKS))
-    level, floors = level_of(ALPHA, case.slices), np.empty((0, columns))
+    level, past = level_of(ALPHA, case.slices), list[Series]()
+    floors = np.empty((0, columns))
     for night in range(case.nights):
         if night:
             new = rng.normal(size=effects.shape)
             effects = case.carry * effects + np.sqrt(1 - case.carry**2) * new
         shift = case.fall / np.sqrt(case.units) if night >= 60 else 0.0
-        total = effects.sum(axis=1)
-        without = np.stack([effects[:, mine].sum(axis=1) for mine in occupied], axis=1)
-        left = np.where(rows > 0, (total[:, None] - without) / (case.units - rows), np.nan)
-        values = np.vstack((values, [BOUND + SPREAD * (total / case.units - shift)]))[-29:]
-        replicates = np.concatenate((replicates, [BOUND + SPREAD * (left - shift)]))[-29:]
-        days = np.arange(night + 1)[-29:]
-        series = Series(days, values, replicates, np.broadcast_to(rows, replicates.shape))
-        floors = np.vstack((floors, series.floors(days.size - 1)[-1:]))[-29:]
-        recent = windows(series, np.ones(days.size, bool), floors)
+        mean = effects.mean(axis=1)
+        left = np.where(rows > 0, (mean[:, None] * case.units - effects @ held) / (case.units - rows), np.nan)
+        around = (SPREAD * (left - mean[:, None])).astype(np.float32)
+        value = BOUND + SPREAD * (mean - shift)
+        past = [*past[-28:], Series.of(np.array([night]), value[None], around[None], rows[None])]
+        facts = [np.concatenate([getattr(one, name) for one in past]) for name in FACTS]
+        recent = [np.stack([getattr(one, name)[0] for one in past[-28:]]) for name in ("replicates", "rows")]
+        series = Series(*facts, *recent)
+        floors = np.vstack((floors, series.floors(len(past) - 1)[-1:]))[-29:]
+        ends = windows(series, np.ones(len(past), bool), floors, level)
         for sign, found in first.items():
-            for column in np.flatnonzero(~np.isnan(floors[-1])).tolist():
+            near = np.any([sign * (one.value - BOUND) < 0 for one in ends.values()], axis=0) & ~np.isnan(floors[-1])
+            for column in np.flatnonzero(near).tolist():
                 year = column // case.slices
                 if found[year] == case.nights and any(
                     isinstance(end, End) and sign * (end.end - BOUND) < 0
-                    for end in (judged_end(recent[w], column, "logit", level, BOUND, sign) for w in WINDOWS)
+                    for end in (judged_end(ends[w], column, "logit", BOUND, sign) for w in WINDOWS)
                 ):
                     found[year] = night
     return first

@@ -60,25 +60,26 @@ class Series:
     ----------
     days : int64 array of shape (n_nights,), ascending
     values : float64 array of shape (n_nights, n_slices); NaN where there is no value
-    replicates : float64 array of shape (n_nights, n_slices, n_blocks), values without each block; NaN for blocks
-        without rows, and for all blocks where there is no standard error
-    rows : float64 array of the same shape, rows of each block
+    squares, freedom : float64 arrays of the same shape, squared standard errors and their degrees of freedom; NaN where
+        there is none
+    units : float64 array of the same shape, effective units
+    replicates : float array of shape (n_recent, n_slices, n_blocks), of the last nights, values without each block less
+        the value of the night; NaN for blocks without rows, and for all blocks where there is no standard error
+    rows : float array of the same shape, rows of each block
     """
 
     days: Array
     values: Array
+    squares: Array
+    freedom: Array
+    units: Array
     replicates: Array
     rows: Array
 
-    @property
-    def squares(self) -> Array:
-        """Squared standard errors, of shape (n_nights, n_slices); NaN where there is none."""
-        return variance(self.replicates)[0]
-
-    @property
-    def units(self) -> Array:
-        """Effective units, of shape (n_nights, n_slices)."""
-        return _units(self.rows)
+    @classmethod
+    def of(cls, days: Array, values: Array, replicates: Array, rows: Array) -> Series:
+        """Of nights whose replicates are all at hand."""
+        return cls(days, values, *variance(replicates), units_of_blocks(rows), replicates, rows)
 
     def floors(self, first: int = 0) -> Array:
         """f² of every night from number `first` on; NaN where fewer than 7 of the 28 nights before have an error."""
@@ -97,12 +98,15 @@ class Series:
 
 
 class Window(NamedTuple):
-    """The nights of a window: float64 arrays of shape (n_slices,), NaN in slices where it cannot be judged."""
+    """The nights of a window: float64 arrays of shape (n_slices,), NaN in slices where it cannot be judged.
+
+    `reach` is how far one end of the interval is from the value, on the scale of the values.
+    """
 
     nights: Array
     value: Array
     stderr: Array
-    freedom: Array
+    reach: Array
     units: Array
 
 
@@ -125,7 +129,7 @@ def variance(replicates: Array) -> tuple[Array, Array]:
     return spread, np.where(fourths > 0, freedom, blocks - 1)
 
 
-def _units(rows: Array) -> Array:
+def units_of_blocks(rows: Array) -> Array:
     """Effective units over the last axis; see `streameval.metrics.units.effective_units`."""
     total, blocks = rows.sum(axis=-1), rows.shape[-1]
     spread = np.square(rows - total[..., np.newaxis] / blocks).sum(axis=-1)
@@ -134,7 +138,7 @@ def _units(rows: Array) -> Array:
     return np.where(total > 0, units, 0.0)
 
 
-def windows(series: Series, judged: Array, floors: Array) -> dict[int, Window]:
+def windows(series: Series, judged: Array, floors: Array, level: float) -> dict[int, Window]:
     """The windows of the last night.
 
     Parameters
@@ -142,28 +146,32 @@ def windows(series: Series, judged: Array, floors: Array) -> dict[int, Window]:
     series : the nights, the last of which is judged
     judged : bool array of shape (n_nights,), the nights that windows may take, the last one among them
     floors : see `Series.floors`
+    level : one-sided level of the interval of a window
     """
-    squares = series.squares
-    usable = judged[:, np.newaxis] & ~np.isnan(squares) & ~np.isnan(series.values)
+    from scipy.special import stdtrit
+
+    last = slice(-len(series.replicates), None)
+    days, values, squares, floors = (each[last] for each in (series.days, series.values, series.squares, floors))
+    usable = judged[last, np.newaxis] & ~np.isnan(squares) & ~np.isnan(values)
     there = ~np.isnan(series.replicates)
     found = {}
     for width, least in WINDOWS.items():
-        recent = series.days > series.days[-1] - width
+        recent = days > days[-1] - width
         taken = usable & recent[:, np.newaxis]
         some = recent & taken.any(axis=1)
         count = taken.sum(axis=0)
-        value = np.where(taken, series.values, 0.0).sum(axis=0) / np.maximum(count, 1)
-        own = np.where(there[some], series.replicates[some], series.values[some][..., np.newaxis])
-        means = np.where(taken[some][..., np.newaxis], own, 0.0).sum(axis=0) / np.maximum(count, 1)[:, np.newaxis]
-        occurs = (there[some] & taken[some][..., np.newaxis]).any(axis=0)
-        spread, freedom = variance(np.where(occurs, means, math.nan))
-        rows = np.where(taken[some][..., np.newaxis], series.rows[some], 0.0).sum(axis=0)
-        sums = [np.where(taken, each, 0.0).sum(axis=0) for each in (np.fmax(squares, floors), squares)]
-        ratio = np.maximum(1.0, sums[0] / np.where(sums[1] > 0, sums[1], 1.0))
-        floored = np.where(sums[1] > 0, spread * ratio, sums[0] / np.maximum(count, 1) ** 2)
+        used = taken[some][..., np.newaxis]
+        value = np.where(taken, values, 0.0).sum(axis=0) / np.maximum(count, 1)
+        sums = np.where(used & there[some], series.replicates[some], 0.0).sum(axis=0)
+        occurs = (there[some] & used).any(axis=0)
+        spread, freedom = variance(np.where(occurs, sums / np.maximum(count, 1)[:, np.newaxis], math.nan))
+        rows = np.where(used, series.rows[some], 0.0).sum(axis=0)
+        own, floored = (np.where(taken, each, 0.0).sum(axis=0) for each in (squares, np.fmax(squares, floors)))
+        ratio = np.maximum(1.0, floored / np.where(own > 0, own, 1.0))
+        spread = np.where(own > 0, spread * ratio, floored / np.maximum(count, 1) ** 2)
         valid = (count >= least) & taken[-1]
-        value, stderr, freedom = (np.where(valid, each, math.nan) for each in (value, np.sqrt(floored), freedom))
-        found[width] = Window(count, value, stderr, freedom, _units(rows))
+        value, stderr = (np.where(valid, each, math.nan) for each in (value, np.sqrt(spread)))
+        found[width] = Window(count, value, stderr, -stdtrit(freedom, level) * stderr, units_of_blocks(rows))
     return found
 
 
@@ -186,7 +194,7 @@ def level_of(alpha: float, tests: int) -> float:
     return alpha / (len(WINDOWS) * YEAR * tests)
 
 
-def judged_end(window: Window, at: int, scale: str, level: float, bound: float, sign: int) -> End | str:
+def judged_end(window: Window, at: int, scale: str, bound: float, sign: int) -> End | str:
     """The end of a slice's interval that a rule compares with its bound; a reason where the window cannot be judged.
 
     Parameters
@@ -194,14 +202,11 @@ def judged_end(window: Window, at: int, scale: str, level: float, bound: float, 
     window : the window
     at : number of the slice
     scale : key of `streameval.metrics.estimates.SCALES`
-    level : one-sided level
     bound : bound of the rule
     sign : 1 for the upper end of values that must not be too low, −1 for the lower end
     """
-    from scipy.special import stdtrit
-
-    value, stderr, freedom, units = (float(each[at]) for each in window[1:])
-    if math.isnan(value) or math.isnan(stderr):
+    value, _, reach, units = (float(each[at]) for each in window[1:])
+    if math.isnan(value) or math.isnan(reach):
         return "too few nights"
     least = LEAST_PLAIN_UNITS if scale == "plain" else LEAST_UNITS
     if units < least:
@@ -209,7 +214,7 @@ def judged_end(window: Window, at: int, scale: str, level: float, bound: float, 
     form = SCALES[scale]
     if not form.low < value < form.high:
         return f"the value {value:g} is at the end of its range"
-    reach = -float(stdtrit(freedom, level)) * stderr * form.slope(value)
+    reach *= form.slope(value)
     end = form.back(form.to(value) + sign * reach)
     shown = abs(form.back(form.to(bound) - sign * reach) - bound) if form.low < bound < form.high else math.nan
     return End(value, end, shown)

@@ -424,9 +424,9 @@ class Store(Changing):
         if since is not None:
             select_entries(snapshot.entries, since=since)  # raises unless it is a date
         nightly, log = self._context.nightly(snapshot, configuration), self._context.judgements(snapshot)
-        gate = Gate(entries, nightly, log, hours, datetime.now(UTC))
+        gate = Gate(entries, nightly, log, parsed, hours, datetime.now(UTC))
         first = None if since is None else str(since)
-        result = gate.check(parsed, named, first, again=again, allow_incomplete=allow_incomplete)
+        result = gate.check(named, first, again=again, allow_incomplete=allow_incomplete)
         log.write()
         nightly.write()
         gate.replicates.write(entries)

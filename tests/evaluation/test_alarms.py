@@ -29,43 +29,44 @@ def series(values: np.ndarray, spread: float, seed: int = 0) -> Series:
     noise = np.random.default_rng(seed).normal(size=(values.size, 1, 128))
     noise -= noise.mean(axis=-1, keepdims=True)
     noise *= spread / np.sqrt(127 / 128 * np.square(noise).sum(axis=-1, keepdims=True))
-    return Series(np.arange(values.size), values[:, None], values[:, None, None] + noise, np.full(noise.shape, 4.0))
+    return Series.of(np.arange(values.size), values[:, None], noise, np.full(noise.shape, 4.0))
 
 
 def test_a_window_is_the_mean_of_its_nights_with_its_own_replicates() -> None:
     """Independent blocks: the error falls with the root of the nights; equal ones: it does not fall."""
     nights = series(np.full(35, 0.9), 0.01)
-    found = windows(nights, np.ones(35, bool), nights.floors())
+    found = windows(nights, np.ones(35, bool), nights.floors(), 1e-5)
     assert [int(one.nights[0]) for one in found.values()] == [1, 7, 28]
     assert np.allclose([one.stderr[0] for one in found.values()], 0.01 / np.sqrt([1, 7, 28]), rtol=0.2)
-    alike = Series(nights.days, nights.values, np.repeat(nights.replicates[:1], 35, axis=0), nights.rows)
-    assert np.allclose([one.stderr[0] for one in windows(alike, np.ones(35, bool), alike.floors()).values()], 0.01)
+    alike = Series.of(nights.days, nights.values, np.repeat(nights.replicates[:1], 35, axis=0), nights.rows)
+    found = windows(alike, np.ones(35, bool), alike.floors(), 1e-5)
+    assert np.allclose([one.stderr[0] for one in found.values()], 0.01)
 
 
 def test_a_lucky_night_has_the_error_of_those_before() -> None:
     """The floor: a night with a tenth of the usual error."""
     nights = series(np.full(20, 0.9), 0.01)
     lucky = nights.replicates.copy()
-    lucky[-1] = 0.9 + (lucky[-1] - 0.9) / 10
-    found = windows(Series(nights.days, nights.values, lucky, nights.rows), np.ones(20, bool), nights.floors())
+    lucky[-1] /= 10
+    found = windows(Series.of(nights.days, nights.values, lucky, nights.rows), np.ones(20, bool), nights.floors(), 1e-5)
     assert found[1].stderr[0] == pytest.approx(0.01, rel=0.01)
-    lucky[-1] = 0.9
-    found = windows(Series(nights.days, nights.values, lucky, nights.rows), np.ones(20, bool), nights.floors())
+    lucky[-1] = 0
+    found = windows(Series.of(nights.days, nights.values, lucky, nights.rows), np.ones(20, bool), nights.floors(), 1e-5)
     assert found[1].stderr[0] == pytest.approx(0.01, rel=0.01)
 
 
 def test_windows_take_only_judged_nights_and_say_why_they_cannot_be_judged() -> None:
     """Three nights since an accepted failure; too few units of a metric without a scale."""
     nights = series(np.full(20, 0.9), 0.01)
-    found = windows(nights, np.arange(20) >= 17, nights.floors())
-    ends = [judged_end(one, 0, "logit", 1e-5, 0.9, 1) for one in found.values()]
+    found = windows(nights, np.arange(20) >= 17, nights.floors(), 1e-5)
+    ends = [judged_end(one, 0, "logit", 0.9, 1) for one in found.values()]
     assert isinstance(ends[0], End)
     assert ends[1:] == ["too few nights"] * 2
     assert ends[0].end > 0.9 > ends[0].end - 2 * ends[0].shown
-    few = Series(
+    few = Series.of(
         nights.days, nights.values, nights.replicates, np.random.default_rng(0).exponential(1, nights.rows.shape)
     )
-    plain = judged_end(windows(few, np.ones(20, bool), nights.floors())[1], 0, "plain", 1e-5, 0.9, 1)
+    plain = judged_end(windows(few, np.ones(20, bool), nights.floors(), 1e-5)[1], 0, "plain", 0.9, 1)
     assert str(plain).endswith("effective units, 200 are needed")
 
 

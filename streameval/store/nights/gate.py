@@ -154,6 +154,7 @@ class Gate:
         Computes and caches their metrics.
     log : Judgements
         Earlier judgements; new ones are added.
+    rules : sequence of Rule
     mature : float
         Hours after the end of a night during which rules on labels are pending.
     now : datetime
@@ -161,28 +162,33 @@ class Gate:
     """
 
     def __init__(
-        self, entries: Sequence[Entry], nightly: MetricSeries, log: Judgements, mature: float, now: datetime
+        self,
+        entries: Sequence[Entry],
+        nightly: MetricSeries,
+        log: Judgements,
+        rules: Sequence[Rule],
+        mature: float,
+        now: datetime,
     ) -> None:
         self.entries = entries
         self.nightly = nightly
         self.log = log
+        self.rules = rules
         self.mature = mature
         self.now = now
         self._judged_now = 0
-        self.replicates = ReplicateCache(nightly.cache.location.child("replicates"), nightly)
-        self.sharing = 0  # rules that share the error of a year
+        self.replicates = ReplicateCache(nightly.cache.location.child("replicates"), nightly, rules)
+        self.sharing = sum(rule.always and not rule.each for rule in rules)  # rules that share the error of a year
         self._columns: dict[str, list[tuple[str, str]]] = {}
         self._digests = {entry.partition: digests(entry) for entry in entries}
 
-    def check(
-        self, rules: Sequence[Rule], named: Sequence[str], since: str | None, *, again: bool, allow_incomplete: bool
-    ) -> Check:
+    def check(self, named: Sequence[str], since: str | None, *, again: bool, allow_incomplete: bool) -> Check:
         """Judge the nights that need it; see `Store.check`."""
+        rules = self.rules
         names = [entry.partition for entry in self.entries]
         scope = [entry for entry in self.entries if not named or entry.partition in named]
         for rule in rules:
             self._refuse_unknown(rule)
-        self.sharing = sum(rule.always and not rule.each for rule in rules)
         shown: list[Judgement] = []
         for entry in [] if allow_incomplete else scope:
             if lost := entry.left_out:
@@ -199,7 +205,7 @@ class Gate:
             remedy = suggest_names(name, names) or f"it has {span(names)}"
             shown.append(self._failure(PRESENT, name, "", f"the store has no such night; {remedy}"))
         place = {name: i for i, name in enumerate(names)}
-        notes = self._notes(rules, shown)
+        notes = self._notes(shown)
         shown.sort(key=lambda one: place.get(one.partition, len(place)))
         newest = scope[-1].partition if scope else named[-1]
         lasting = [rule for rule in rules if rule.metric not in LIVE]
@@ -242,9 +248,9 @@ class Gate:
         closing = {name: one for name, one in judged.items() if named or not one.passed or name == last}
         return list((closing | new).values())
 
-    def _notes(self, rules: Sequence[Rule], shown: Sequence[Judgement]) -> tuple[str, ...]:
+    def _notes(self, shown: Sequence[Judgement]) -> tuple[str, ...]:
         """The error that a year of ``always`` rules may have, and what changed in how it is shared."""
-        always = [rule for rule in rules if rule.always]
+        always = [rule for rule in self.rules if rule.always]
         if not always:
             return ()
         alphas = [1 - (rule.level or 0) for rule in always]

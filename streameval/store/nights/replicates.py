@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from streameval.errors import CorruptFileError, DataError
-from streameval.evaluation.alarms import PAST, Series
+from streameval.evaluation.alarms import PAST, Series, units_of_blocks, variance
 from streameval.evaluation.intervals import Estimated
 from streameval.results import Scalar, from_arrow, slice_name, to_arrow
 from streameval.scan import READ_ERRORS
@@ -35,13 +35,17 @@ if TYPE_CHECKING:
     from streameval.rules import Rule
     from streameval.store.files.entries import Entry
     from streameval.store.files.location import Location
+    from streameval.store.nights.merge import Column
     from streameval.store.nights.results import MetricSeries
     from streameval.typing import Array
 
 NIGHTS = 2 * PAST + 1  # a night, a window before it, and the floors of that window
 MOST_BYTES = 256 << 20
+_ALONE = pa.ipc.IpcReadOptions(use_threads=False)
+_SMALL = pa.ipc.IpcWriteOptions(compression="lz4")
 _HASH = 32  # bytes of a hash
 _SLICE = "slice."  # before the columns of slices, whose names may be those of others
+_ERRORS = "se.square", "se.freedom", "se.units"  # of the replicates of a slice
 _LEVEL = 0.95  # a level is needed to compute replicates; no interval of this level is used
 _SAMPLED = "the value is of a sample of the rows, and replicates do not hold the error of the draw"
 
@@ -53,9 +57,8 @@ class Replicates:
     Attributes
     ----------
     table : the values as `streameval.results.to_arrow` writes them, and further columns: `name` of the slice, empty for
-        all rows; `replicates` and `block_rows`, see `streameval.evaluation.alarms.Series`; `scale`, a key of
-        `streameval.metrics.estimates.SCALES`; and `problem`, why there are no replicates. Columns of slices have a
-        prefix
+        all rows; `scale`, a key of `streameval.metrics.estimates.SCALES`; `problem`, why there are no replicates; and
+        what `streameval.evaluation.alarms.Series` has. Columns of slices have a prefix
     """
 
     table: pa.Table
@@ -65,13 +68,11 @@ class Replicates:
         """Those of some results, which differ in their slices."""
         estimates = [one.own for one in results]
         blocks = max((one.replicates.size for one in estimates), default=1) or 1
-        replicates = np.full((len(estimates), blocks), math.nan)
-        rows = np.zeros((len(estimates), blocks), np.float32)
+        around, rows = np.full((len(estimates), blocks), math.nan), np.zeros((len(estimates), blocks))
         problems = [one.unsound or (_SAMPLED if one.drawn else None) for one in estimates]
         for i, one in enumerate(estimates):
-            if problems[i] is None and one.replicates.size == blocks:  # those of a grid are around the grid's value
-                replicates[i] = one.replicates + (one.scalar.value - one.around)
-                rows[i] = one.sizes.counts[one.sizes.governing[1]]
+            if problems[i] is None and one.replicates.size == blocks:
+                around[i], rows[i] = one.replicates - one.around, one.sizes.counts[one.sizes.governing[1]]
         slices = [{f"{_SLICE}{name}": value for name, value in (one.scalar.slice or {}).items()} for one in estimates]
         table = to_arrow(replace(one.scalar, slice=named) for one, named in zip(estimates, slices, strict=True))
         texts = {
@@ -81,8 +82,11 @@ class Replicates:
         }
         for name, column in texts.items():
             table = table.append_column(name, pa.array(column, pa.string()))
-        for name, array in (("replicates", replicates), ("block_rows", rows)):
-            table = table.append_column(name, pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), blocks))
+        for name, column in zip(_ERRORS, (*variance(around), units_of_blocks(rows)), strict=True):
+            table = table.append_column(name, pa.array(column))
+        for name, array in (("replicates", around), ("block_rows", rows)):
+            lists = pa.array(array.ravel().astype(np.float32))
+            table = table.append_column(name, pa.FixedSizeListArray.from_arrays(lists, blocks))
         return cls(table)
 
     @cached_property
@@ -91,16 +95,15 @@ class Replicates:
         names: list[str] = self.table["name"].to_pylist()
         return names
 
-    @property
-    def values(self) -> Array:
-        """Values of the slices, a float64 array."""
-        values: Array = self.table["value"].fill_null(math.nan).to_numpy()
+    def numbers(self, column: str) -> Array:
+        """A column of numbers as a float64 array of shape (n_slices,)."""
+        values: Array = self.table[column].fill_null(math.nan).to_numpy()
         return values
 
     def blocks(self, column: str) -> Array:
-        """A column with a value for each slice and block, as a float64 array of shape (n_slices, n_blocks)."""
+        """A column with a value for each slice and block, as a float32 array of shape (n_slices, n_blocks)."""
         lists = self.table[column].combine_chunks()
-        values: Array = lists.flatten().to_numpy().astype(np.float64)
+        values: Array = lists.flatten().to_numpy()
         return values.reshape(len(lists), lists.type.list_size)
 
     @cached_property
@@ -113,21 +116,24 @@ class Replicates:
 
 
 class ReplicateCache:
-    """The replicates of a store's nights."""
+    """The replicates of a store's nights; those of all rules on the same state are computed together."""
 
-    def __init__(self, location: Location, nightly: MetricSeries) -> None:
+    def __init__(self, location: Location, nightly: MetricSeries, rules: Sequence[Rule]) -> None:
         self.location = location
         self.nightly = nightly
+        self._rules = [rule for rule in rules if rule.always or (rule.how and rule.level is not None)]
+        self._columns: dict[str, Column] = {}
         self._nights: dict[str, dict[str, Replicates]] = {}  # by file, then by series
         self._new = set[str]()
 
     def of(self, rule: Rule, entry: Entry) -> Replicates:
         """The metric of a rule in a night, in every slice of its slicing."""
-        file, series = self._file(entry), key_of(*self._series(rule))
+        file, series = self._file(entry), self._series(rule)
         known = self._night(file)
         if series not in known:
+            rules = [one for one in self._rules if one.than is None and self._place(one) == self._place(rule)]
             try:
-                known[series] = Replicates.of(self._compute(rule, entry))
+                known |= self._compute(rules, entry) if rule.than is None else {series: self._difference(rule, entry)}
             except CorruptFileError:
                 raise
             except DataError:
@@ -162,10 +168,18 @@ class ReplicateCache:
     def _size(self, file: str) -> int:
         return self.location.filesystem.get_file_info(self.location.child(file).path).size or 0
 
-    def _series(self, rule: Rule) -> list[str]:
-        column = self.nightly.column(rule.metric, rule.of, _LEVEL)
-        slices = ",".join(name for name, _ in rule.slices)
-        return [canonical(rule.metric), column.w.of, str(rule.than), slices, repr(column.options)]
+    def _column(self, rule: Rule) -> Column:
+        if rule.name not in self._columns:
+            self._columns[rule.name] = self.nightly.column(rule.metric, rule.of, _LEVEL)
+        return self._columns[rule.name]
+
+    def _place(self, rule: Rule) -> tuple[str, ...]:
+        """The state and the slicing that a rule reads."""
+        w = self._column(rule).w
+        return (w.group, w.of, *(self.nightly.slicing_of(rule).columns if rule.slices else ()))
+
+    def _series(self, rule: Rule) -> str:
+        return key_of(canonical(rule.metric), str(rule.than), *self._place(rule), self._column(rule).options)
 
     def _night(self, file: str) -> dict[str, Replicates]:
         if file not in self._nights:
@@ -174,19 +188,28 @@ class ReplicateCache:
                 self._nights[file] = _unpack(self.location.child(file).read())
         return self._nights[file]
 
-    def _compute(self, rule: Rule, entry: Entry) -> list[Estimated]:
-        """The estimates of a night, from its states; raises `DataError` if it has none."""
-        nightly, metric = self.nightly, canonical(rule.metric)
-        column = nightly.column(rule.metric, rule.of, _LEVEL)
-        if rule.slices:
-            night, key = nightly.stored.of(entry), nightly.slicing_of(rule)
-            found = slice_estimates(night, nightly.engine, column.request, key, column.states)
-            return [one for one in found if one.own.scalar.metric == metric]
-        one = nightly.estimate(entry, metric, rule.of, _LEVEL)
-        if rule.than is None:
-            return [one]
-        apart = one.paired.minus(nightly.estimate(entry, metric, rule.than, _LEVEL).paired)
-        return [Estimated(apart, apart)]
+    def _compute(self, rules: Sequence[Rule], entry: Entry) -> dict[str, Replicates]:
+        """What rules on one state and slicing take of a night, from its states; raises `DataError` if it has none."""
+        nightly, names = self.nightly, {canonical(rule.metric): self._series(rule) for rule in rules}
+        column = nightly.column_with(list(names), self._column(rules[0]).w.of, _LEVEL)
+        if rules[0].slices:
+            key = nightly.slicing_of(rules[0])
+            found = slice_estimates(nightly.stored.of(entry), nightly.engine, column.request, key, column.states)
+        else:
+            found = nightly.estimates(entry, column)
+        by_metric = dict[str, list[Estimated]]()
+        for one in found:
+            by_metric.setdefault(one.own.scalar.metric, []).append(one)
+        return {series: Replicates.of(by_metric.get(name, [])) for name, series in names.items()}
+
+    def _difference(self, rule: Rule, entry: Entry) -> Replicates:
+        metric, columns = canonical(rule.metric), (self._column(rule).w.of, str(rule.than))
+        both = []
+        for of in columns:
+            found = self.nightly.estimates(entry, self.nightly.column_with([metric], of, _LEVEL))
+            both += [one.paired for one in found if one.own.scalar.metric == metric]
+        apart = both[0].minus(both[1])
+        return Replicates.of([Estimated(apart, apart)])
 
 
 def _pack(night: dict[str, Replicates]) -> bytes:
@@ -194,7 +217,7 @@ def _pack(night: dict[str, Replicates]) -> bytes:
     parts: dict[str, bytes] = {}
     for series, one in night.items():
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, one.table.schema) as writer:
+        with pa.ipc.new_stream(sink, one.table.schema, options=_SMALL) as writer:
             writer.write_table(one.table)
         parts[series] = sink.getvalue().to_pybytes()
     index = json.dumps({series: len(part) for series, part in parts.items()}).encode()
@@ -210,23 +233,30 @@ def _unpack(packed: bytes) -> dict[str, Replicates]:
     start = 8 + int.from_bytes(content[:8], "little")
     night = {}
     for series, size in json.loads(bytes(content[8:start])).items():
-        night[series] = Replicates(pa.ipc.open_stream(pa.py_buffer(content[start : start + size])).read_all())
+        part = pa.py_buffer(content[start : start + size])
+        night[series] = Replicates(pa.ipc.open_stream(part, options=_ALONE).read_all())
         start += size
     return night
 
 
 def series_of(nights: Sequence[tuple[int, Replicates]], names: Sequence[str]) -> Series:
     """The values of some slices, by name, in some nights, each with its day; a slice may be absent from a night."""
-    blocks = max(one.table.schema.field("replicates").type.list_size for _, one in nights)
-    values = np.full((len(nights), len(names)), math.nan)
-    replicates, rows = np.full((2, len(nights), len(names), blocks), math.nan)
+    recent = nights[-PAST:]
+    blocks = max(one.table.schema.field("replicates").type.list_size for _, one in recent)
+    facts = np.full((1 + len(_ERRORS), len(nights), len(names)), math.nan)
+    replicates = np.full((len(recent), len(names), blocks), math.nan, np.float32)
+    rows = np.zeros(replicates.shape, np.float32)
     place = {name: i for i, name in enumerate(names)}
     for t, (_, one) in enumerate(nights):
         pairs = [(place[name], i) for i, name in enumerate(one.names) if name in place]
-        if pairs:
-            at, own = (np.array(side) for side in zip(*pairs, strict=True))
-            width = one.table.schema.field("replicates").type.list_size
-            values[t, at] = one.values[own]
-            replicates[t, at, :width] = one.blocks("replicates")[own]
-            rows[t, at, :width] = one.blocks("block_rows")[own]
-    return Series(np.array([day for day, _ in nights]), values, replicates, np.nan_to_num(rows))
+        if not pairs:
+            continue
+        at, own = (np.array(side) for side in zip(*pairs, strict=True))
+        facts[:, t, at] = [one.numbers(name)[own] for name in ("value", *_ERRORS)]
+        if (late := t - len(nights) + len(recent)) >= 0:
+            for table, name in ((replicates, "replicates"), (rows, "block_rows")):
+                values = one.blocks(name)
+                table[late, at, : values.shape[1]] = values[own]
+    days = np.array([day for day, _ in nights])
+    value, square, freedom, units = facts
+    return Series(days, value, square, freedom, np.nan_to_num(units), replicates, rows)

@@ -351,14 +351,23 @@ class MetricSeries:
             values += self._cached("night", key, entry, one, [name], compute)
         return values
 
-    def estimate(self, entry: Entry, metric: str, of: str | None, level: float) -> Estimated:
-        """A metric of a night with its replicates; raises `DataError` if the night has no rows or lacks the column."""
-        column = self.column(metric, of, level)
-        found = self.stored.of(entry).evaluate(self.engine, column.request, column.states)
-        for one, result in zip(found.estimates, found.results, strict=False):
-            if result.metric == canonical(metric):
-                return one
-        raise DataError(f"{entry.partition}: no {metric} of {column.w.of}")
+    def column_with(self, metrics: Sequence[str], of: str, level: float) -> Column:
+        """A column with these metrics alone, which it has."""
+        columns = self.columns(metrics=tuple(metrics), truncate=(), at=(), ci=level)
+        return next(c for c in columns if c.w.of == of and {*metrics} <= {metric.name for metric in c.w.metrics})
+
+    def estimates(self, entry: Entry, column: Column) -> list[Estimated]:
+        """The metrics of a column in a night with their replicates.
+
+        Raises
+        ------
+        DataError
+            If the night has no rows or lacks the column.
+        """
+        found = self.stored.of(entry).evaluate(self.engine, column.request, column.states).estimates
+        if not found:
+            raise DataError(f"{entry.partition}: no {column.w.of}")
+        return list(found)
 
     def slices(self, entry: Entry, rule: Rule) -> list[Scalar]:
         """The metric of a rule in each slice of a night, by the rule's slicing columns."""

@@ -33,7 +33,6 @@ from streameval.evaluation.alarms import (
     judged_end,
     level_of,
     true_spread,
-    variance,
     windows,
 )
 from streameval.results import Judgement
@@ -130,8 +129,8 @@ def judge_year(
     before = set[str]().union(*(_names(rule, one) for one in nights[:-1]))
     series = series_of(list(zip(days, nights, strict=True)), list(defined))
     floors = series.floors()
-    recent = windows(series, np.array(taken), floors)
     level = level_of((1 - (rule.level or 0)) / rules, len(before.union(tonight)))
+    recent = windows(series, np.array(taken), floors, level)
     scales = dict(zip(nights[-1].names, nights[-1].table["scale"].to_pylist(), strict=True))
     judgements = {}
     for at, (name, one) in enumerate(defined.items()):
@@ -140,7 +139,7 @@ def judge_year(
         elif math.isnan(floors[-1, at]):
             judgements[name] = undecided(rule, one.value, 0, f"fewer than {LEAST_PAST} earlier nights with an error")
         else:
-            judgements[name] = _judge_windows(rule, one, recent, at, scales[name], level)
+            judgements[name] = _judge_windows(rule, one, recent, at, scales[name])
     worst = combine_slices(rule, judgements, len(tonight))
     return replace(worst, reason=worst.reason + _shared(rules, before, tonight))
 
@@ -157,14 +156,12 @@ def _names(rule: Rule, night: Replicates) -> set[str]:
     return set(_judged(rule, night))
 
 
-def _judge_windows(
-    rule: Rule, tonight: Scalar, recent: dict[int, Window], at: int, scale: str, level: float
-) -> Judgement:
+def _judge_windows(rule: Rule, tonight: Scalar, recent: dict[int, Window], at: int, scale: str) -> Judgement:
     """Judge a slice by its windows: it fails if one of them does."""
     sign = 1 if ">" in rule.sign else -1
     low, high = bounds_of(tonight)
     slack = high - tonight.value if sign > 0 else low - tonight.value  # of a value known up to bounds
-    ends = {width: judged_end(one, at, scale, level, rule.bound, sign) for width, one in recent.items()}
+    ends = {width: judged_end(one, at, scale, rule.bound, sign) for width, one in recent.items()}
     judged = {width: one for width, one in ends.items() if isinstance(one, End)}
     if not judged:
         reasons = dict.fromkeys(str(one) for one in ends.values())
@@ -209,7 +206,7 @@ def judge_usual(
     tests = len(before.union(tonight)) * (2 if rule.how == "change" else 1)  # a change has two sides
     level = len(WINDOWS) * level_of(alpha / rules, tests) if rule.always else alpha / 2
     series = series_of(list(enumerate(nights)), list(defined))
-    squares, freedom = variance(series.replicates)
+    squares, freedom = series.squares, series.freedom
     floored, units = np.fmax(squares[-1], series.floors(len(nights) - 1)[-1]), series.units[-1]
     judgements = {}
     for at, (name, one) in enumerate(defined.items()):
