@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PLACE = Path(__file__).parent
 INFERENCE = {
     "stderr", "ci_lower", "ci_upper", "ci_level", "ci_reason", "unit", "units", "effective_units", "blocks", "p_value",
-    "verdict", "outcome", "freedom", "unit_hash",
+    "verdict", "outcome", "freedom", "unit_hash", "slices_below", "slices_selected",
 }  # fmt: skip
 _TODAY = {"streameval", "judged", "partition_digest", "digest", "source", "options", "version", "time"}
 
