@@ -5,12 +5,13 @@
     python benchmarks/interval_coverage.py --out FILE --seconds 200      # at most so long, then the table
     python benchmarks/interval_coverage.py --approx                      # half-widths of certain intervals instead
 
-A trial draws new units and evaluates them with intervals at 95 %, in memory. The truth is the mean of the values of all
-trials of a design. A line of the table is a design and a metric: *coverage*, the share of the given intervals that hold
-the truth, with [below, above], the shares that lie below it and above it; *width*, the median width over 2 · 1.96
-standard deviations of the values; the median *freedom*, *warned*, the share with a warning, and *null*, the share
-without an interval. Designs whose name begins with `family` test slices against their rests, all equal: their
-*coverage* is the share of runs without any verdict.
+A trial draws new units, divides them into 128 blocks at random, and takes the metrics of all rows and those without
+each block; `streameval.metrics.estimates` makes 95 % intervals of them, as of the replicates of `evaluate`. The truth
+is the mean of the values of all trials of a design. A line of the table is a design and a metric: *coverage*, the
+share of the given intervals that hold the truth in %, with [below, above], the shares that lie below it and above it;
+*width*, the median width over 2 · 1.96 standard deviations of the values; the median *freedom*; *warned*, the share
+with a warning, and *null*, the share without an interval. Designs whose name begins with `family` evaluate slices
+against their rests, all equal: their *coverage* is the share of runs without any verdict.
 """
 
 from __future__ import annotations
@@ -31,16 +32,18 @@ from data import DEFAULT, make
 from scipy.special import expit, ndtri
 
 from streameval import evaluate
-from streameval.results import FEW_FREEDOM
+from streameval.metrics.estimates import Estimate
+from streameval.metrics.units import Sizes, class_counts
+from streameval.results import FEW_FREEDOM, Scalar
 from streameval.states.scores.quantile_sketch import QuantileSketch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from streameval.results import Scalar
-
-AREAS = (0.8, 0.9, 0.99, 0.999)
-METRICS = ("roc_auc", "average_precision", "brier_score", "log_loss", "agc@0.1")
+AREAS = (0.8, 0.9, 0.95, 0.99, 0.999)
+METRICS = {"roc_auc": "logit", "average_precision": "logit", "brier_score": "logit", "log_loss": "log",
+           "agc@0.1": "log_complement"}  # fmt: skip
+BLOCKS = 128
 COMPARED = ("roc_auc", "average_precision", "pr_auc", "max_informedness")
 POSITIVE = 0.3  # share of the units
 SHARED = 0.9  # share of a score's variance that the rows of a unit have in common
@@ -79,12 +82,6 @@ def weighted(rng: np.random.Generator, area: float) -> dict[str, Any]:
     return {name: column[drawn] for name, column in (rows | {"weight": 1 / chance}).items()}
 
 
-def classed(rng: np.random.Generator, classes: int) -> dict[str, Any]:
-    """Classes that are split and merged."""
-    kind = rng.integers(0, classes, 40 * classes) + (int(rng.integers(1 << 40)) << 20)
-    return {"kind": kind, "cluster": np.where(rng.random(kind.size) < 0.2, rng.integers(0, 5, kind.size), kind // 2)}
-
-
 def sliced(rng: np.random.Generator, area: float, units: int) -> dict[str, Any]:
     """Twenty equal slices of some units."""
     rows = scored(rng, area, np.full(20 * units, 5))
@@ -98,37 +95,79 @@ KINDS: dict[str, Callable[[np.random.Generator, float], dict[str, Any]]] = {
     "rare": lambda rng, area: scored(rng, area, np.full(30_000, 1), 0.001),
     "big": one_big,
     "weights": weighted,
-    "ties": lambda rng, area: (rows := scored(rng, area, np.full(300, 5))) | {"score": rows["score"].round(1)},
+    "ties": lambda rng, area: (
+        (rows := scored(rng, area, np.full(300, 5))) | {"score": rows["score"].round(1).clip(0.01, 0.99)}
+    ),
 }
 DESIGNS: dict[str, Callable[[np.random.Generator], dict[str, Any]]] = {
     f"{kind} {area}": partial(draw, area=area) for kind, draw in KINDS.items() for area in AREAS
 }
-DESIGNS |= {f"classes {count}": partial(classed, classes=count) for count in (20, 50)}
 DESIGNS |= {f"family {count} units": partial(sliced, area=0.95, units=round(count / POSITIVE)) for count in (18, 60)}
 
 
-def results_of(design: str, rng: np.random.Generator) -> tuple[Scalar, ...]:
-    """The results of one trial."""
-    data = pa.table(DESIGNS[design](rng))
-    if design.startswith("classes"):
-        options: dict[str, Any] = {"cluster": "cluster", "classes": "kind", "metrics": "adjusted_rand_index"}
-    else:
-        unit = None if design.startswith(("rows", "rare", "weights")) else "unit"
-        weight = "weight" if "weight" in data.column_names else None
-        options = {"score": "score", "unit": unit, "weight": weight, "metrics": METRICS, "truncate": 0.1}
-    if design.startswith("family"):
-        options |= {"metrics": "roc_auc", "by": "slice", "against": "rest"}
-    return evaluate(data, ci=0.95, threads=1, **options).results
+def replicated(rows: dict[str, np.ndarray], blocks: np.ndarray) -> np.ndarray:
+    """Every metric without each block, and of all rows: an array of shape (n_metrics, n_blocks + 1)."""
+    order = np.argsort(-rows["score"], kind="stable")
+    label, score, block = rows["label"][order].astype(float), rows["score"][order], blocks[order]
+    weight = np.tile(rows["weight"][order] if "weight" in rows else np.ones(order.size), (BLOCKS + 1, 1))
+    weight[block, np.arange(order.size)] = 0
+    p, n = weight * label, weight * (1 - label)
+    t, f = np.cumsum(p, axis=1), np.cumsum(n, axis=1)
+    last = np.append(score[1:] < score[:-1], True)  # rows of a score are a tie
+    first, ends = np.concatenate(([0], np.flatnonzero(last)[:-1] + 1)), np.flatnonzero(last)
+    tied_p, tied_n = (np.add.reduceat(side, first, axis=1) for side in (p, n))
+    above_t, above_f, total_p, total_n = t[:, ends], f[:, ends], t[:, -1], f[:, -1]
+    with np.errstate(all="ignore"):
+        auc = (tied_n * (above_t - tied_p / 2)).sum(axis=1) / (total_p * total_n)
+        precision = (tied_p * np.nan_to_num(above_t / (above_t + above_f))).sum(axis=1) / total_p
+        brier = (weight * (score - label) ** 2).sum(axis=1) / (total_p + total_n)
+        loss = -(weight * np.log(np.where(label > 0, score, 1 - score))).sum(axis=1) / (total_p + total_n)
+        count = np.cumsum(weight > 0, axis=1)[:, ends]
+        best = np.roll(count, 1, axis=1) < np.ceil(0.1 * count[:, -1:])
+        best[:, 0] = True
+        kept = (tied_p + tied_n) * best
+        area, size = (kept * (above_t - tied_p / 2)).sum(axis=1), kept.sum(axis=1)
+        least = size**2 * total_p / (2 * (total_p + total_n))
+        most = np.where(total_p <= size, total_p**2 / 2 + (size - total_p) * total_p, size**2 / 2)
+        gain = (area - least) / (most - least)
+    return np.array([auc, precision, brier, loss, gain])
+
+
+def estimates_of(rows: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, Estimate]:
+    """Each metric with its replicates over blocks of units."""
+    _, unit = np.unique(rows["unit"], return_inverse=True)
+    block = rng.integers(0, BLOCKS, unit.max() + 1)[unit]
+    weight = rows.get("weight", np.ones(unit.size))
+    sides = [np.bincount(block, weight * (rows["label"] == side), minlength=BLOCKS) for side in (0, 1)]
+    values, sizes = replicated(rows, block), Sizes("unit", class_counts(*sides))
+    return {name: _estimate(name, row, sizes) for name, row in zip(METRICS, values, strict=True)}
+
+
+def _estimate(name: str, row: np.ndarray, sizes: Sizes) -> Estimate:
+    replicates = np.where(sizes.counts["rows"] > 0, np.nan_to_num(row[:-1], nan=math.inf), math.nan)
+    value = Scalar.certain(name, float(row[-1]))
+    with np.errstate(invalid="ignore"):
+        same = np.nanmax(np.abs(replicates - row[-1])) < 1e-14
+    reason = "the value is the same without any block" if same or row[-1] in (0, 1) else None
+    return Estimate(value, replicates, sizes, METRICS[name], reason)
 
 
 def trial(design: str, number: int) -> dict[str, list[float | None]]:
     """For each metric the value, the ends of its interval and the freedom; for a family whether there is a verdict."""
-    results = results_of(design, np.random.default_rng([*design.encode(), number]))
+    rng = np.random.default_rng([*design.encode(), number])
+    rows = DESIGNS[design](rng)
     if design.startswith("family"):
+        results = evaluate(pa.table(rows), score="score", unit="unit", metrics="roc_auc", by="slice", against="rest",
+                           threads=1).results  # fmt: skip
         wrong = [one.verdict not in (None, "not shown") for one in results if one.from_rest]
         return {"any verdict": [float(any(wrong)), 0.0, 0.5, None]}
-    rows = {one.metric: [one.value, one.ci_lower, one.ci_upper, one.freedom] for one in results}
-    return {name: [None if x is None or x != x else x for x in row] for name, row in rows.items()}
+    return {name: told(one) for name, one in estimates_of(rows, rng).items()}
+
+
+def told(estimate: Estimate) -> list[float | None]:
+    """What is kept of an estimate."""
+    one = estimate.scalar_with(0.95)
+    return [None if x is None or x != x else x for x in (one.value, one.ci_lower, one.ci_upper, one.freedom)]
 
 
 def line(design: str, name: str, rows: list[list[float | None]]) -> str:
