@@ -18,7 +18,7 @@ deviations of the replicates from their mean,
     f = 3(Σd²)²/Σd⁴ − 2, from 1 to B − 1,
 
 is 3k − 2 if k blocks share all influence alike, and sets t always. Near an AUC of 1, f is 7 where 90 equal units are
-there. Below 1.25, one block decides alone, and there is no interval.
+there. Below 1.05, one block decides alone, and there is no interval.
 
 Near an end of the scale, the blocks that decide are rare, and all of them pull the value towards the middle: a sample
 that misses some is both too near the end and too sure of it. The end of the interval that lies towards the middle is
@@ -127,7 +127,7 @@ SCALES: dict[str, Scale] = {
 
 
 _LEAST_UNITS = 5
-_LEAST_FREEDOM = 1.25
+_LEAST_FREEDOM = 1.05
 _FURTHER = 2  # most blocks that an end is widened by
 _DRAWN = 31  # degrees of freedom of the standard error of a draw, a jackknife over 32 groups of rows
 _OFF = 0.1  # largest error of the value on the grid, in standard errors

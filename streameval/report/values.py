@@ -464,8 +464,8 @@ def _size_said(one: Scalar, whole: bool) -> str:
         return f"{text} ({ends})"
     by = f" by {one.unit}" if one.unit else ""
     level = f"{one.ci_level * 100:g}%{by}" if one.ci_level is not None else ""
-    units = plural(math.floor(one.effective_units), "effective unit") if one.effective_units else ""
-    free = _free(one.freedom) if one.freedom else ""
+    units = _least([one.effective_units] if one.effective_units else [], "effective unit")
+    free = _least([one.freedom] if one.freedom else [], "degree", " of freedom")
     return f"{text} ({'; '.join(filter(None, (ends, ', '.join(filter(None, (level, units, free))))))})"
 
 
@@ -610,33 +610,28 @@ def _units(results: Sequence[Scalar], *, store: bool, warn: bool = True) -> Iter
     for unit in dict.fromkeys(result.unit for result in asked):
         of_unit = [result for result in asked if result.unit == unit]
         effective = [result.effective_units for result in of_unit if result.effective_units is not None]
-        freedom = min((result.freedom for result in of_unit if result.freedom is not None), default=None)
+        freedom = [result.freedom for result in of_unit if result.freedom is not None]
         blocks = max(result.blocks or 0 for result in of_unit)
         level = f"{100 * (of_unit[0].ci_level or 0):g} % intervals by {unit}"
         within = f" in {plural(blocks, 'block')}" if effective and blocks else ""
-        free = "" if freedom is None else f", {'at least ' if len(of_unit) > 1 else ''}{_free(freedom)}"
-        yield f"{level}{_effective(effective)}{within}{free}"
-        if warn and freedom is not None and freedom < FEW_FREEDOM:
+        units, free = _least(effective, "effective unit"), _least(freedom, "degree", " of freedom")
+        yield f"{level}{f': {units}' if units else ''}{within}{f', {free}' if free else ''}"
+        if warn and min(freedom, default=math.inf) < FEW_FREEDOM:
             yield f"warning: fewer than {FEW_FREEDOM:g} degrees of freedom, so these intervals are rough"
         if unit == "row":
             remedy = "add their column to the store (add --unit COLUMN)" if store else "name their column with --unit"
             yield f"each row is its own unit: too narrow if rows come in groups; {remedy}"
 
 
-def _effective(effective: Sequence[float]) -> str:
-    """The smallest number of effective units, rounded down.
+def _least(numbers: Sequence[float], noun: str, of: str = "") -> str:
+    """The smallest of some numbers, such as effective units, rounded down.
 
-    >>> _effective([]), _effective([49.97]), _effective([1533.0, 60.2])
-    ('', ': 49 effective units', ': at least 60 effective units')
+    >>> _least([], "unit"), _least([49.97], "unit"), _least([1533.0, 60.2], "degree", " of freedom")
+    ('', '49 units', 'at least 60 degrees of freedom')
     """
-    units = [math.floor(each + _ROUNDING) for each in effective]
-    at_least = "at least " if len(set(units)) > 1 else ""
-    return f": {at_least}{plural(min(units), 'effective unit')}" if units else ""
-
-
-def _free(freedom: float) -> str:
-    """Degrees of freedom, rounded down."""
-    return plural(math.floor(freedom + _ROUNDING), "degree") + " of freedom"
+    floors = [math.floor(each + _ROUNDING) for each in numbers]
+    at_least = "at least " if len(set(floors)) > 1 else ""
+    return f"{at_least}{plural(min(floors), noun)}{of}" if floors else ""
 
 
 def _adjusted(results: Sequence[Scalar]) -> Iterator[str]:
