@@ -114,9 +114,8 @@ class _Cells:
     sizes: Array
 
     @classmethod
-    def of(cls, words: Array, rows: Array, own: int) -> _Cells:
-        """Distinct cells, whose first `own` words are those of the visited cluster."""
-        bounds = np.array([0, len(words)])
+    def of(cls, words: Array, rows: Array, own: int, bounds: Array) -> _Cells:
+        """Distinct cells by bucket, whose first `own` words are those of the visited cluster."""
         owner, first = numbered(bounds, np.ascontiguousarray(words[:, 0]), words[:, 1:own], own - 1)
         sizes, unused = np.zeros((2, first.size), np.int64)
         add_margins(owner, rows, owner, sizes, unused)
@@ -138,25 +137,25 @@ def _pairs(sizes: Array) -> int:
     return sum(size * (size - 1) // 2 * times for size, times in several)
 
 
-def _read(keyed: KeyedCounts, interval: Interval, label: int = 0) -> tuple[Array, Array]:
-    """Distinct rows of a label in an interval, their first words unmixed, and their counts."""
+def _read(keyed: KeyedCounts, interval: Interval, label: int = 0) -> tuple[Array, Array, Array]:
+    """Rows of a label in an interval, their first words unmixed, their counts, and where their buckets begin."""
     side = keyed.gather(*interval)[label]
-    numbers, first = numbered(side.starts, side.words, side.rest, keyed.layout.words - 1)
-    counts, unused = np.zeros((2, first.size), np.int64)
-    add_margins(numbers, side.counts if side.counts.size else np.ones_like(numbers), numbers, counts, unused)
-    return np.column_stack((unmix(side.words[first]), side.rest[first])), counts
+    counts = side.counts if side.counts.size else np.ones(side.words.size, np.int64)
+    return np.column_stack((unmix(side.words), side.rest)), counts, side.starts
 
 
-def _merge_tags(words: Array, counts: Array, ids: int) -> tuple[Array, Array, Array]:
-    """The distinct ids of entries, their rows, and the cell of each entry."""
-    cell, first = numbered(np.array([0, len(words)]), np.ascontiguousarray(words[:, 0]), words[:, 1:ids], ids - 1)
+def _merge(words: Array, counts: Array, bounds: Array, ids: int) -> tuple[Array, Array, Array, Array]:
+    """The first row of each distinct id of some words, its count, where buckets begin, and the number of each row."""
+    number, first = numbered(bounds, np.ascontiguousarray(words[:, 0]), words[:, 1:ids], ids - 1)
     rows, unused = np.zeros((2, first.size), np.int64)
-    add_margins(cell, counts, cell, rows, unused)
-    return words[first, :ids], rows, cell
+    add_margins(number, counts, number, rows, unused)
+    return first, rows, np.searchsorted(first, bounds), number
 
 
 def _unmatched(words: Array, rows: Array, others: Array) -> Array:
     """The sizes of the clusters with these words and rows that are not among the words of others."""
+    if not rows.size:
+        return rows
     both = np.concatenate((others, words))
     number, first = numbered(np.array([0, len(both)]), np.ascontiguousarray(both[:, 0]), both[:, 1:], both.shape[1] - 1)
     sizes = np.zeros(first.size, np.int64)
@@ -200,15 +199,20 @@ class ByNew(_Visited):
     def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, ByOld]:
         """Sums over the new clusters of an interval, and their cells by old cluster."""
         form, (new, old) = self.form, self.form.keys
-        entries, each = _read(self.cells, interval)
-        words, rows, cell = _merge_tags(entries, each, new + old)
-        cells = _Cells.of(words, rows, new)
+        entries, each, bounds = _read(self.cells, interval)
+        at, each, bounds, _ = _merge(entries, each, bounds, entries.shape[1])
+        entries = words = entries[at]
+        rows, cell = each, np.arange(each.size)
+        if form.tags:
+            at, rows, bounds, cell = _merge(entries, each, bounds, new + old)
+            words = entries[at, : new + old]
+        cells = _Cells.of(words, rows, new, bounds)
         sizes = cells.sizes[cells.owner]
         flags = np.zeros(rows.size, np.uint64)
         flags[cells.largest(form.spec.class_type)] |= _BEST
         for flag, holds in ((_HALF, 2 * rows > sizes), (_WHOLE, rows == sizes), (_LARGE, sizes >= form.least)):
             flags[holds] |= flag
-        lone, arrived = _read(self.cells, interval, 1)
+        lone, arrived, _ = _read(self.cells, interval, 1)
         born = _unmatched(lone[:, :new], arrived, words[:, :new])
         left = self.alone.range(*interval)
         counts = Counter(
@@ -237,13 +241,13 @@ class ByOld(_Visited):
         """Sums over the old clusters of an interval, and the cells that their new clusters need."""
         form, (new, old) = self.form, self.form.keys
         ids = new + old
-        entries, times = _read(self.cells, interval)
-        cell, first = numbered(
-            np.array([0, len(entries)]), np.ascontiguousarray(entries[:, 0]), entries[:, 1:ids], ids - 1
-        )
-        words, packed = entries[first, :ids], entries[first, ids]
-        rows, flags = (packed >> _FLAGS).astype(np.int64), packed
-        cells = _Cells.of(words, rows, old)
+        entries, ones, bounds = _read(self.cells, interval)  # each cell and tag once
+        first = cell = np.arange(len(entries))
+        if form.tags:
+            first, _, bounds, cell = _merge(entries, ones, bounds, ids)
+        words, flags = entries[first, :ids], entries[first, ids]
+        rows = (flags >> _FLAGS).astype(np.int64)
+        cells = _Cells.of(words, rows, old, bounds)
         best = cells.largest(form.spec.cluster_type)
         stays = (flags[best] & _BEST) > 0
         fates = np.where(stays, 0, np.where(2 * rows[best] > cells.sizes, 1, 2))
@@ -252,7 +256,7 @@ class ByOld(_Visited):
         whole, large = (flags & _WHOLE) > 0, (flags & _LARGE) > 0
         old_large = cells.sizes >= form.least
         settled = whole & ~paired
-        alone, left = _read(self.alone, interval)
+        alone, left, _ = _read(self.alone, interval)
         gone = _unmatched(alone, left, words[:, :old])
         counts = Counter(
             kept=int(rows[paired].sum()),
@@ -266,7 +270,7 @@ class ByOld(_Visited):
         moved, by_tag = np.zeros((3, 3), np.int64), np.zeros((2, max(1, form.tags)), np.int64)
         np.add.at(moved[:, 1], fates[cells.owner[settled]], rows[settled])
         tags = entries[:, ids + 1].astype(np.int64) if form.tags else np.zeros(len(entries), np.int64)
-        each = entries[:, ids + 2].astype(np.int64) * times if form.tags else rows
+        each = entries[:, ids + 2].astype(np.int64) if form.tags else rows
         np.add.at(by_tag[0], tags, each)
         np.add.at(by_tag[1], tags, each * paired[cell])
         rest = ~whole
@@ -287,9 +291,9 @@ class ByFate(_Visited):
     def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, None]:
         """Sums over the new clusters of an interval."""
         new = self.form.keys.cluster
-        words, times = _read(self.cells, interval)
+        words, times, bounds = _read(self.cells, interval)
         rows, facts = (words[:, new] >> _FLAGS).astype(np.int64), (words[:, new] & np.uint64(15)).astype(np.int64)
-        owner, first = numbered(np.array([0, len(words)]), np.ascontiguousarray(words[:, 0]), words[:, 1:new], new - 1)
+        owner, first = numbered(bounds, np.ascontiguousarray(words[:, 0]), words[:, 1:new], new - 1)
         state = np.zeros(first.size, np.int64)  # 2: continued, 1: split off, 0: formed
         np.maximum.at(state, owner, facts // 3)
         fates, large = 2 - state, words[first, new + 1] > 0
