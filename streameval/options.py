@@ -168,6 +168,7 @@ _LOOK = ("evaluate", "update", "show")
 _RUN = ("evaluate", "attribute", "update", "show", "replace", "remove", "add", "vacuum", "history", "check", "diagnose")
 _STORE = (*_RUN[2:], "info")
 _CLUSTER = ("evaluate", "attribute", "update", "replace", "add", "show", "history", "check", "diagnose", "sketch")
+_HERE = ("churn", "drift", "plan_labels")
 _CHOSEN = ("show", "history")
 _SAMPLE = "the sampled gain area"
 _LATE, _LABELS = ("evaluate", "attribute"), "late labels"
@@ -214,6 +215,15 @@ OPTIONS = (
            help="Column of the sampling unit, such as the campaign: adds an interval of the share of rows kept."),
     Option("ci", LEVEL, None, ("churn",), "value", metavar="[LEVEL]", bare=0.95,
            help="Level of this interval; --unit implies 0.95."),
+    # plan_labels
+    Option("id", COLUMN, None, ("plan_labels",), "value", "Column of unique ids of rows.", required=True),
+    Option("score", COLUMN, None, ("plan_labels",), "state", "Score column.", required=True),
+    Option("for_", NAMES, None, ("plan_labels",), "value", flag="for", metavar="METRIC", required=True,
+           help="Metric to narrow, such as precision@threshold=0.8; repeat for several."),
+    Option("label", COLUMN, "label", ("plan_labels",), "state",
+           "Column of the pilot: labels of a uniform sample, null for other rows."),
+    Option("budget", whole_number("a number of labels of at least 1", 1), 1000, ("plan_labels",), "value",
+           "Number of labels.", metavar="N"),
     # drift
     Option("score", COLUMN, None, ("drift",), "value", "Score column.", required=True),
     Option("against", ANY, None, ("drift",), "value", metavar="FROM..TO", required=True,
@@ -233,7 +243,8 @@ OPTIONS = (
     Option("classes", COLUMN, None, (*_FOLD, "add"), "state",
            "Column of the clusters' true classes, such as campaigns.", needs="clusters"),
     Option("weight", COLUMN, None, (*_FOLD, "add"), "state", "Column of weights, for score metrics.", needs="scores"),
-    Option("pos_label", ANY, None, _FOLD, "state", "Positive label; without it, numbers above zero are positive."),
+    Option("pos_label", ANY, None, (*_FOLD, "plan_labels"), "state",
+           "Positive label; without it, numbers above zero are positive."),
     Option("classes_of_label", NAMES, None, _EVALUATE, "state", metavar="all|CLASS,…",
            help="Several classes, each against the rest: the class of each --score, in order; or those of a pattern "
            "such as --score 'p_{class}'. [default: all that have a column]", needs="scores"),
@@ -279,11 +290,16 @@ OPTIONS = (
            help="Write labels that were not used to a .csv or .parquet file, with the reason."),
     Option("allow_unmatched", FLAG, False, _LATE, "nothing", needs=_LABELS,
            help="Accept labels of which none has the id of a row."),
+    Option("sampled_by", ANY, None, _EVALUATE, "state", metavar="DESIGN", needs="scores",
+           help="Estimate all rows from a sample of labels (null: not labelled), drawn uniform, strata=COLUMN (uniform "
+                "in each) or size (whole units by their rows, with --unit)."),
+    Option("label_probability", COLUMN, None, _EVALUATE, "state", metavar="COLUMN", needs="scores",
+           help="Estimate all rows from a sample of labels, drawn with the recorded probabilities in this column."),
     Option("cluster_scope", choice("global", "partition"), "global", _IDS, "state",
            "Whether a cluster id means the same cluster everywhere, or only within its partition.", needs="clusters"),
     Option("common_rows", FLAG, False, _FOLD, "state",
            "Compare columns on common rows: leave out rows that lack one of the scores or cluster ids."),
-    Option("where", FILTER, None, ("evaluate", "attribute", "update", "churn"), "state",
+    Option("where", FILTER, None, ("evaluate", "attribute", "update", "churn", "plan_labels"), "state",
            "Evaluate only rows that meet this SQL condition, such as \"country = 'DE' AND n_chars > 5\".",
            metavar="SQL"),
     Option("where", FILTER, None, ("show",), "value", metavar="SQL",
@@ -378,9 +394,9 @@ OPTIONS = (
     Option("storage_options", NAMES, None, (*_STORE, "drift"), "nothing", flag="storage", metavar="KEY=VALUE",
            help="Option of the S3 storage of STORE, such as AWS_ENDPOINT_URL=…; options for DATA go into its URI."),
     # how to run
-    Option("memory", ANY, None, (*_RUN, "churn", "drift"), "nothing",
+    Option("memory", ANY, None, (*_RUN, *_HERE), "nothing",
            "Memory limit, such as 2GiB; on a cluster, for each worker. [default: a quarter of memory]"),
-    Option("spill", DIRECTORY, None, (*_RUN, "churn", "drift"), "nothing",
+    Option("spill", DIRECTORY, None, (*_RUN, *_HERE), "nothing",
            "Directory for states that exceed --memory. [default: $TMPDIR or /var/tmp]", metavar="DIRECTORY"),
     Option("on_error", choice("raise", "skip"), "raise", (*_EVALUATE, "attribute"), "state",
            "What to do with files that cannot be read."),
@@ -394,7 +410,7 @@ OPTIONS = (
            "What to do with files that cannot be read: fail their night, or leave them out and mark the night "
            "incomplete. Refused values, such as nulls without a policy, always fail the night."),
     Option("threads", whole_number("a whole number of at least 1", 1), None,
-           (*_RUN, "sketch", "simulate", "churn", "drift"), "nothing",
+           (*_RUN, "sketch", "simulate", *_HERE), "nothing",
            "Threads on this machine. [default: one per processor]"),
     Option("client", ANY, None, _CLUSTER,
            "nothing", "Run on the workers of this Dask scheduler, tcp://host:8786.", flag="scheduler",

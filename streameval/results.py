@@ -13,7 +13,7 @@ import math
 import re
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.errors import OptionError
 from streameval.wording import nearest, text_of_bytes
@@ -238,6 +238,8 @@ class Scalar:
     basis : ``labelled rows`` if the value is of these alone, as labels arrive late; it is no estimate for all rows
     labelled_share : the share of labelled rows among all rows, for such a value; slices have the basis alone
     label_class : of several classes, the one against the rest, or ``macro``, ``weighted`` or ``micro`` for an average
+    design, labelled, strata : of an estimate from a sample of labels, how these were drawn, their number, and the
+        number of strata after cutting at scores; `positives` are then the labelled ones
     group_deciles : for a mean over groups, the deciles of their values: 11 numbers from the least to the greatest, each
         group counted once; None if no group has a value
 
@@ -283,6 +285,9 @@ class Scalar:
     basis: str | None = None
     labelled_share: float | None = None
     label_class: str | None = None
+    design: str | None = None
+    labelled: int | None = None
+    strata: int | None = None
     group_deciles: tuple[float, ...] | None = None
 
     @classmethod
@@ -405,6 +410,31 @@ def plain_slice_value(value: object) -> str | int | float | None:
     if isinstance(value, bytes):
         return text_of_bytes(value)
     return value if value is None or isinstance(value, str | int) else str(value)
+
+
+class LabelStratum(NamedTuple):
+    """A stratum of a sample of labels.
+
+    Attributes
+    ----------
+    name : its value, or its range of scores
+    rows, labelled, positives : all rows, labelled rows, and positives among these
+    weight : sum of the design weights of labelled rows, which estimates `rows`
+    squares : sum of their squares
+    """
+
+    name: str
+    rows: int
+    labelled: int
+    positives: int
+    weight: float
+    squares: float
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the design weights sum up to other rows than there are, by more than 4 standard deviations."""
+        spread = math.sqrt(max(0.0, self.squares - self.weight))
+        return abs(self.weight - self.rows) > max(4 * spread, 1e-9 * self.rows)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streameval import Store, attribute, churn, evaluate, quantile_sketch, simulate
+from streameval import Store, attribute, churn, evaluate, plan_labels, quantile_sketch, simulate
 from streameval.errors import FormatError, OptionError
 from streameval.evaluation import explain
 from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
@@ -53,6 +53,8 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "label_conflicts": "drop",
     "rejects": str(Path(tempfile.gettempdir()) / "streameval-rejects.csv"),
     "allow_unmatched": True,
+    "sampled_by": "uniform",
+    "label_probability": "p",
     "cluster_scope": "partition",
     "common_rows": True,
     "where": "id > 3",
@@ -109,6 +111,9 @@ MORE: dict[str, Any] = {  # the same of every other option of the table
     "examples": "s",
     "examples_per": 1,
     "from_": "id",
+    "id": "n",
+    "for_": "precision@threshold=0.5",
+    "budget": 20,
     "least": 1,
 }
 ELSEWHERE = ("client", "scheduler_timeout", "delta_version", "snapshot")  # of clusters and tables
@@ -125,8 +130,9 @@ def needed(name: str) -> dict[str, Any]:
 
 
 def base_of(name: str) -> dict[str, Any]:
-    """The inputs beside an option; several classes take no clusters."""
-    return {"score": BASE["score"]} if name == "classes_of_label" else BASE
+    """The inputs beside an option; several classes and sampled labels take no clusters."""
+    scores = ("classes_of_label", "sampled_by", "label_probability")
+    return {"score": BASE["score"]} if name in scores else BASE
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +149,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "w": rng.random(rows) + 0.5,
             "id": rng.integers(0, 30, rows),
             "k": rng.integers(0, 20, rows),
+            "p": np.full(rows, 0.5),
+            "n": np.arange(rows) + rows * NIGHTS.index(night),
         }
         (folder / night).mkdir()
         pq.write_table(pa.table(table), folder / night / "part-0.parquet")
@@ -192,6 +200,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "sketch": quantile_sketch,
     "attribute": attribute,
     "churn": churn,
+    "plan_labels": plan_labels,
     "simulate": simulate,
 }
 
@@ -289,6 +298,7 @@ def test_verbs_without_a_store_honour_or_refuse_every_option(name: str, data: Pa
     calls: dict[str, Callable[[], str]] = {
         "attribute": lambda: outcome(attribute, data, **attributed | {name: value}),
         "sketch": lambda: outcome(quantile_sketch, data, **{"column": "s", name: value}),
+        "plan_labels": lambda: outcome(plan_labels, data, **{"id": "n", "score": "s", "for_": "roc_auc", name: value}),
         "churn": lambda: outcome(churn, data, **{"cluster": "id", "from_": "k", "unit": "k", name: value}),
         "simulate": lambda: outcome(simulate, tmp_path / "out", **{"rows": 10, "partitions": 1, name: value}),
     }

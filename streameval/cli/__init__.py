@@ -12,7 +12,7 @@ import click
 from streameval._version import __version__
 from streameval.cli import simulate, store
 from streameval.cli.console import JUDGED, PAGES, Commands, Output, as_json, progress_bar, stacked, table
-from streameval.cli.data import attribute, churn, sketch
+from streameval.cli.data import attribute, churn, plan_labels, sketch
 from streameval.cli.options import deciding, options
 from streameval.errors import OptionError
 
@@ -137,5 +137,5 @@ def _list_columns(data: tuple[str, ...], to: Output) -> None:
     to.deliver(lambda: as_json({"columns": facts, "next": command}), shown)
 
 
-for command in (attribute, churn, sketch, *store.COMMANDS, *store.GATES, *simulate.COMMANDS):
+for command in (attribute, churn, plan_labels, sketch, *store.COMMANDS, *store.GATES, *simulate.COMMANDS):
     main.add_command(command)

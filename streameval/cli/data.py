@@ -1,4 +1,4 @@
-"""Verbs on data: ``attribute`` (costly clusters, classes, slices), ``churn`` of clusters, ``sketch`` of quantiles."""
+"""Verbs on data: ``attribute`` (costly clusters, classes, slices), ``churn``, ``plan-labels`` and ``sketch``."""
 
 from __future__ import annotations
 
@@ -154,6 +154,33 @@ def churn_lines(result: Churn) -> list[tuple[str, str]]:
         for new, n in row.items()
         if n
     ]
+
+
+@click.command("plan-labels")
+@click.argument("data", nargs=-1, required=True)
+@options("plan_labels")
+def plan_labels(data: tuple[str, ...], **asked: Any) -> None:
+    """Plan which rows of DATA to label, so that metrics of all rows get narrow intervals.
+
+    DATA has the labels of a pilot: a uniform sample of rows. Join the written probabilities to DATA by id, and
+    evaluate the labels with --label-probability.
+    """
+    from streameval.evaluation.label_plan import plan_labels as run
+
+    to = Output.take(asked, PLAIN)
+    with progress_bar(to.quiet) as advance:
+        plan = run(list(stored(data, asked)), progress=advance, **asked)
+    heads = ["stratum", "rows", "pilot", "positives", "labels"]
+    rows = [[str(one["stratum"]), *(f"{one[name]:,}" for name in heads[1:])] for one in plan.strata]
+    lines = [
+        f"{name}: too few positives to forecast" if width != width else f"{name}: 95 % interval of about ±{width:.2g}"
+        for name, width in plan.half_width.items()
+    ]
+    to.deliver_rows(
+        plan.to_dict(),
+        plan.ids.to_pylist,
+        lambda: stacked(table(heads, rows, heads[1:]), f"{len(plan.ids):,} labels", *lines),
+    )
 
 
 @click.command()

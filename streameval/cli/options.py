@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     Command = Callable[..., Any]
 
-_DATA = ("evaluate", "attribute", "sketch", "churn", "drift", "metrics", "show", "info", "history", "check", "diagnose")
+_DATA = (
+    "evaluate", "attribute", "sketch", "churn", "plan_labels", "drift", "metrics", "show", "info", "history", "check",
+    "diagnose",
+)  # fmt: skip
 _ALL = (
     "evaluate",
     "attribute",
@@ -37,6 +40,7 @@ _ALL = (
     "vacuum",
     "sketch",
     "churn",
+    "plan_labels",
     "drift",
 )
 
@@ -52,8 +56,8 @@ SHOWN = (
     Option("plan_only", FLAG, False, ("update", "replace", "add", "show", "history", "check", "diagnose", "info",
                                       "attribute", "sketch"), "nothing", flag="plan",
            help="Only print what would be read and kept."),
-    Option("storage_options", NAMES, (), ("evaluate", "attribute", "sketch", "churn"), "nothing", flag="storage",
-           metavar="KEY=VALUE",
+    Option("storage_options", NAMES, (), ("evaluate", "attribute", "sketch", "churn", "plan_labels"), "nothing",
+           flag="storage", metavar="KEY=VALUE",
            help="Option of the S3 storage of DATA or STORE, such as AWS_ENDPOINT_URL=…; options in a URI override it."),
     Option("with_versions", FLAG, False, ("info",), "nothing", flag="versions",
            help="List every version as well, newest first; --as-of takes its number or time."),
@@ -84,6 +88,9 @@ SHOWN = (
     Option("out", NAMES, (), ("sketch", "churn", "drift", "info", "diagnose"), "nothing", metavar="FILE",
            help="Write everything to a .json, .csv or .parquet file; repeat for several. "
            "In CSV, ' precedes texts that begin like a formula."),
+    Option("out", NAMES, (), ("plan_labels",), "nothing", metavar="FILE",
+           help="Write the ids with their strata and probabilities to a .csv or .parquet file, the plan to a .json "
+           "file; repeat for several."),
     Option("out", NAMES, (), ("attribute",), "nothing", metavar="DIR|FILE",
            help="Write the tables as Parquet to a directory, or everything to a .json or .html file; "
            "repeat for several. The .html file is one self-contained page."),

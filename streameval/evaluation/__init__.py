@@ -60,6 +60,8 @@ def evaluate(
     label_conflicts: str = "error",
     rejects: str | os.PathLike[str] | None = None,
     allow_unmatched: bool = False,
+    sampled_by: str | None = None,
+    label_probability: str | None = None,
     cluster_scope: str = "global",
     common_rows: bool = False,
     where: str | pc.Expression | None = None,
@@ -174,6 +176,14 @@ def evaluate(
         ``conflict``, ``null id`` or ``superseded``.
     allow_unmatched : bool
         Accept labels of which none has the id of a row; else that is an error, as `on` probably names a wrong column.
+    sampled_by : str, optional
+        How the labelled rows were drawn, if labels are a sample: ``"uniform"``, ``"strata=COLUMN"`` (uniform in each
+        stratum) or ``"size"`` (whole units, in proportion to their rows, without replacement). A null label means not
+        labelled. With `unit`, ``"uniform"`` drew whole units as well. Metrics of scores are then estimates of what
+        labels of all rows would give, with a sampling interval and `design`, `labelled` and `strata`
+        (`streameval.metrics.scores.label_sample`). Rows labelled because they looked bad have no valid estimate.
+    label_probability : str, optional
+        The same for recorded probabilities: a column with that of each labelled row, above 0 and at most 1.
     cluster_scope : {"global", "partition"}
         Whether an id means the same cluster everywhere, or only within its partition.
     common_rows : bool
@@ -288,7 +298,7 @@ def evaluate(
         found = finalize_all(files.engine, request, files.names, requests, folded)
     source = source_of(data, files.scan.pieces, request.options)
     counts = files.deliver_statements(folded)
-    return replace(found, options=recorded(request.options), source=source, labels=counts)
+    return replace(found, options=recorded(request.options), source=source, labels=counts or found.labels)
 
 
 def explain(data: object, **options: Any) -> Forecast:

@@ -20,6 +20,7 @@ from streameval.metrics.left_out import SplitState
 from streameval.metrics.resampling import FEW_BLOCKS, units_beyond
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.distribution import ScoreRange
+from streameval.metrics.scores.label_sample import LabelSample
 from streameval.metrics.scores.ranking import RocAuc
 from streameval.results import Scalar, same_slice, slice_name
 from streameval.states.scores.types import numbers_only
@@ -54,7 +55,8 @@ def _draw(
     curves: list[Curve | None] = []
     for kind in kinds:
         try:
-            curves.append(kind.make([values[metric] for metric in kind.metrics(threshold)], state, of, threshold))
+            curve = kind.make([values[metric] for metric in kind.metrics(threshold)], state, of, threshold)
+            curves.append(replace(curve, exact=False) if isinstance(state, LabelSample) else curve)
         except OptionError:
             curves.append(None)
     return curves

@@ -33,6 +33,8 @@ from streameval.metrics.finalize import computed, in_rounds
 from streameval.metrics.resampling import certificates
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.group_means import group_means
+from streameval.metrics.scores.label_sample import LabelSample
+from streameval.metrics.scores.label_strata import DrawnUnits, UnitSizes, sample_labels
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.sliced import CutRows
 from streameval.results import Scalar
@@ -52,10 +54,12 @@ from streameval.states.scores.quantile_sketch import QuantileSpec
 from streameval.states.scores.types import check_threshold, halved, score_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.engine import Engine, Job
+    from streameval.evaluation.label_design import LabelDesign
     from streameval.evaluation.request import Request, Resampling
+    from streameval.metrics.estimates import Estimate
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampling import Resampled
     from streameval.metrics.scores.group_means import GroupMean
@@ -67,7 +71,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import Group
     from streameval.states.grouped.tagged import TaggedGroups
-    from streameval.states.protocol import Source, Spec, State
+    from streameval.states.protocol import Source, Spec, State, StoredSpec
     from streameval.states.scores.blocks import BlockCounts
     from streameval.states.scores.counts import ScoreCounts
     from streameval.states.scores.digests import SampledDigests
@@ -163,6 +167,10 @@ class Replication:
         """Further metrics of a state that its intervals need."""
         return ()
 
+    def refined(self, estimates: list[Estimate], state: Source, metrics: Sequence[Metric]) -> list[Estimate]:
+        """The estimates of metrics from their replicates, with what the state knows besides."""
+        return estimates
+
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
         """The results of the states without a block (`Resampled.without`), each built on demand in this process.
 
@@ -209,6 +217,19 @@ class ScoreReplication(Replication):
         """Standard errors with each row as a unit; they show whether the grid is fine enough unless that is certain."""
         coarse = isinstance(own, BlockReplicates) and not own.sure
         return certificates(self.request.computed, coarse=coarse, single=self.single)
+
+
+class LabelReplication(Replication):
+    """Blocks of labels: a sample of labels weights the others anew without each."""
+
+    def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
+        """The sample itself."""
+        sample = cast("LabelSample", state)
+        return Sources(sample, left_out.LeftOut(sample.block_sizes, sample.without))
+
+    def refined(self, estimates: list[Estimate], state: Source, metrics: Sequence[Metric]) -> list[Estimate]:
+        """With the error of positives that were not drawn."""
+        return cast("LabelSample", state).refined(estimates, metrics)
 
 
 class ClusterReplication(Replication):
@@ -367,6 +388,10 @@ class Family(ABC, Generic[F]):
     def counted(self, request: MetricRequest, state: F) -> Counted:
         """The rows that the metrics of a state cover."""
 
+    def source(self, engine: Engine, request: MetricRequest, states: Mapping[StoredSpec, State]) -> State:
+        """What metrics are computed from: the state of the request itself, or what is made of the folded states."""
+        return states[request.spec]
+
     def slice_states(
         self, engine: Engine, request: MetricRequest, grouped: Grouped, groups: Sequence[Group]
     ) -> list[State]:
@@ -470,7 +495,57 @@ class Scores(_OfScores):
                 for metric in metrics:
                     if isinstance(metric, OperatingPoint) and metric.kind == "threshold":
                         check_threshold(metric.at, spec.type, column)
-                yield MetricRequest(self, column, spec, metrics, interval_sources=sources)
+                if (design := request.design) is None:
+                    yield MetricRequest(self, column, spec, metrics, interval_sources=sources)
+                    continue
+                units = design.units(partial(_key_type, id_type, scan))
+                if units is not None and column == request.scores[0]:
+                    yield MetricRequest(Units(), units.column, units, ())
+                drawn = GroupedSpec(replace(spec, weighted=design.probability is not None), design.key)
+                yield MetricRequest(LabelledScores(design, units), column, drawn, metrics)
+
+
+@dataclass(frozen=True)
+class Units(Clusters):
+    """Units of which some are labelled; their sizes alone are read."""
+
+    name = "units"
+
+
+@dataclass(frozen=True)
+class LabelledScores(_OfScores):
+    """Metrics of a score column, estimated from a sample of labels.
+
+    Attributes
+    ----------
+    design : how labels were drawn
+    sizes : the spec of the units that were drawn; None if rows were drawn
+    """
+
+    name = "score"
+    replication = LabelReplication
+
+    design: LabelDesign
+    sizes: ClusterSpec | None
+
+    def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
+        """None: `Scores` makes them."""
+        return iter(())
+
+    def source(self, engine: Engine, request: MetricRequest, states: Mapping[StoredSpec, State]) -> State:
+        """The weighted labels."""
+        points = [metric for metric in request.metrics if isinstance(metric, OperatingPoint)]
+        thresholds = tuple(dict.fromkeys(metric.at for metric in points if metric.kind == "threshold"))
+        units, grouped = None, cast("TaggedGroups", states[request.spec])
+        if self.sizes is not None:
+            [[table]] = engine.finalize([(states[self.sizes], [UnitSizes()])])
+            units = DrawnUnits(self.sizes.column, self.sizes.type, self.design.kind, table)
+        return cast("State", sample_labels(grouped, thresholds, self.design.text, units, engine.budget))
+
+    def counted(self, request: MetricRequest, state: ScoreState) -> Counted:
+        """All rows whose score is a number, and the labelled positives."""
+        sample = cast("LabelSample", state)
+        return Counted(sample.rows, sample.totals().pos, ((f"NaN or null score {request.of}", sample.dropped),))
 
 
 @dataclass(frozen=True)
@@ -583,7 +658,9 @@ def finalize(engine: Engine, pairs: Sequence[tuple[MetricRequest, Source]]) -> I
     rows = finalize_states(engine, [(state, request.metrics) for request, state in pairs])
     for (request, state), row in zip(pairs, rows, strict=True):
         counted = request.family.counted(request, state)
-        for value in row:
+        for metric, value in zip(request.metrics, row, strict=True):
+            if isinstance(state, LabelSample):
+                value = state.estimate(metric, value)
             yield replace(value, of=request.of, rows=counted.rows, positives=counted.positives)
 
 

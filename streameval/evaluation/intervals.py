@@ -173,7 +173,9 @@ def estimated(
         values = [*results[len(collected) : len(collected) + len(w.metrics)], *exact(w.interval_sources)]
         if not isinstance(source, str):
             sources[w.group, w.of] = source
-        own = paired = _replicates(engine, replication, state, values, source, exact)
+        own = paired = replication.refined(
+            _replicates(engine, replication, state, values, source, exact), state, metrics
+        )
         if other is not None:
             paired = _replicates(engine, replication, state, values, other, exact)
         if replication.single and isinstance(source, str):

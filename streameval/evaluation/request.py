@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import MissingColumnError, OptionError, SchemaError
+from streameval.evaluation.label_design import LabelDesign, check_families
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
 from streameval.evaluation.statements import LateSource
@@ -84,7 +85,7 @@ class Resampling:
             if why:
                 raise OptionError(f"baseline={name!r}{why}", "baseline")
         level, rest = options["ci"], options["against"] == REST
-        if level is None and (unit or baselines or rest):
+        if level is None and (unit or baselines or rest or LabelDesign.of(options) is not None):
             level = LEVEL
         bins = options["resample_bins"]
         if level is None and bins != honoured("evaluate")["resample_bins"].rest:
@@ -149,6 +150,7 @@ class Request:
     where : filter of the rows; None for all rows
     resampling : the requested sampling intervals and comparisons
     late : labels from another table; None if the data have them
+    design : how labels were drawn, if they are a sample
     """
 
     options: Mapping[str, Any]
@@ -166,6 +168,7 @@ class Request:
     where: Where | None = None
     resampling: Resampling = NO_INTERVALS
     late: LateSource | None = None
+    design: LabelDesign | None = None
 
     @classmethod
     def checked(cls, given: Mapping[str, object]) -> Request:
@@ -182,6 +185,8 @@ class Request:
         sampling = Sampling(**drawn) if options["approx_agc"] else None
         selection = _selection(options, sampling)
         selection.check()
+        design = LabelDesign.of(options)
+        check_families(design, selection.of("cluster"), options["resample_bins"])
         for name in ("approx_agc", "sketch") if options["by"] else ():
             if options[name]:
                 raise OptionError(
@@ -202,6 +207,7 @@ class Request:
         plain |= {name: name for name in ("classes", "weight", "approx")}
         facts: dict[str, Any] = {name: options[option] for name, option in plain.items()}
         facts |= {"sampling": sampling, "selection": selection, "slicing": slicing, "resampling": resampling}
+        facts["design"] = design
         facts["late"] = LateSource.of(options, (*(where.columns if where else ()), *slicing.columns))
         return cls(options, _label(options, selection), where=where, **facts)
 
@@ -210,7 +216,8 @@ class Request:
         """Columns to read, each once."""
         groups, unit = (*self.clusters, self.classes, self.mean_over), self.resampling.unit
         named = (*self._labels, *self.scores, *groups, *self.sketches, self.weight)
-        others = (*(self.where.columns if self.where else ()), *self.slicing.columns, unit)
+        drawn = self.design.key.columns if self.design else ()
+        others = (*(self.where.columns if self.where else ()), *self.slicing.columns, unit, *drawn)
         names = dict.fromkeys(name for name in (*named, *others) if name)
         return [IdName(name) if name in (*groups, unit) else name for name in names]
 
@@ -305,8 +312,9 @@ def _label(options: Mapping[str, Any], selection: Selection) -> LabelSpec:
     needed = options["score"] or selection.of("cluster") or (options["cluster"] and not selection.of("classes"))
     named = options["label"] != "label" or options["pos_label"] is not None or options["unlabelled"] != "error"
     column = options["label"] if needed or named or options["labels"] else None
-    late = options["labels"] and options["unlabelled"] == "error"  # labels are few: clusters count the other rows
-    facts = column, options["pos_label"], "size" if late else options["unlabelled"], _complete(options)
+    few = options["labels"] or options["sampled_by"] or options["label_probability"]  # other rows count as well
+    unlabelled = "size" if few and options["unlabelled"] == "error" else options["unlabelled"]
+    facts = column, options["pos_label"], unlabelled, _complete(options)
     classes = _classes(options)
     return ClassSpec(*facts, classes) if classes else LabelSpec(*facts)
 

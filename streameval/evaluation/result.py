@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streameval.report.evaluation import Evidence
     from streameval.report.exports import Sample
     from streameval.report.values import Meaning
-    from streameval.results import Judgement, Scalar
+    from streameval.results import Judgement, LabelStratum, Scalar
     from streameval.states.protocol import State
 
 
@@ -63,14 +63,17 @@ class Evaluation(Drawing, Saved):
     slice_estimates : sequence of Estimated
         The same for the results of slices, slice by slice.
     counts : tuple of Scalar
-        ``rows``, ``positives`` and ``prevalence`` with their sampling intervals; empty without intervals.
+        ``rows``, ``positives`` and ``prevalence`` with their sampling intervals, of a sample of labels ``prevalence``
+        alone; empty without intervals.
     ci_level : float
         Level of the sampling intervals; None without them.
     labels : dict of str to int
         What became of labels from another table; empty without one. Statements that were ``read``; of these
         ``duplicates``, ``superseded`` by a later one, with ``null_ids``, or ``later`` than `labels_as_of`. Ids whose
         latest statements are ``withdrawn``, in ``conflicts``, ``used`` for rows, or ``orphans`` without a row. Then
-        ``labelled_rows``, and ``rows_without_id``.
+        ``labelled_rows``, and ``rows_without_id``. Of a sample of labels the ``labelled_rows`` alone.
+    label_strata : tuple of LabelStratum
+        The strata of a sample of labels, with the rows that the design weights of each sum up to; else empty.
     judgements : tuple of Judgement
         Judgements of rules, see `judge`.
     unit_hash : int
@@ -106,11 +109,22 @@ class Evaluation(Drawing, Saved):
     _sliced: SlicedStates | None = field(default=None, repr=False, compare=False)
     unit_hash: int = field(default=UNIT_HASH, repr=False, compare=False)
     labels: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    label_strata: tuple[LabelStratum, ...] = field(default=(), repr=False, compare=False)
     _again: Callable[[], Evaluation] | None = field(default=None, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[object, ...]]:
         """Pickle results and estimates, but not the states: curves cannot be computed in another process."""
-        names = "options", "source", "ci_level", "slice_estimates", "counts", "judgements", "unit_hash", "labels"
+        names = (
+            "options",
+            "source",
+            "ci_level",
+            "slice_estimates",
+            "counts",
+            "judgements",
+            "unit_hash",
+            "labels",
+            "label_strata",
+        )
         made = partial(Evaluation, **{name: getattr(self, name) for name in names}, _estimates=tuple(self.estimates))
         return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
 
@@ -181,6 +195,7 @@ class Evaluation(Drawing, Saved):
             "rows": self.rows,
             "positives": self.positives,
             **({"labels": self.labels} if self.labels else {}),
+            **({"label_strata": [one._asdict() for one in self.label_strata]} if self.label_strata else {}),
             **({"counts": [count.to_dict() for count in self.counts]} if self.counts else {}),
             "results": [result.to_dict() for result in self.results],
             "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],

@@ -25,9 +25,10 @@ from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.metrics.differences import compared
+from streameval.metrics.scores.label_sample import LabelSample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.fold import Folded
@@ -64,7 +65,7 @@ def finalize_all(
     where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
     check_labels(labels, where, folded.skipped, request.where.text if request.where else "")
     overall = slicing.overall_states(folded.states, [w.spec for w in requests], engine.budget)
-    states = [(w, overall[w.spec]) for w in requests]
+    states = [(w, w.family.source(engine, w, overall)) for w in requests]
     if request.weight is not None:
         for w, state in states:
             if problem := weight_problem(w, state):
@@ -92,7 +93,8 @@ def finalize_all(
     every = [*estimates, *slice_estimates]
     several = not labels.spec.binary and request.weight is not None
     weights = positive_weights(states, slices) if several else None
-    every_result = as_labelled([*results, *sliced], labels, late=request.late is not None)
+    every_result = as_labelled([*results, *sliced], labels, late=request.late is not None and request.design is None)
+    samples = [state for _, state in states if isinstance(state, LabelSample)][:1]  # columns have the same labels
     return Evaluation(
         labels.rows,
         labels.positives,
@@ -105,10 +107,21 @@ def finalize_all(
         _estimates=tuple(estimates),
         ci_level=level,
         _resampled=resampled,
-        counts=counted(resampled, labels.rows, labels.positives or 0, level or LEVEL) if labels.spec.binary else (),
+        counts=_counts(resampled, labels, samples, level or LEVEL),
+        label_strata=tuple(one for s in samples for one in s.strata),
+        labels={} if request.design is None else {"labelled_rows": labels.neg + labels.pos},
         slice_estimates=tuple(slice_estimates),
         _sliced=slices if slicing.keys else None,
     )
+
+
+def _counts(
+    resampled: Mapping[tuple[str, str], Resampled], labels: LabelCounts, samples: Sequence[LabelSample], level: float
+) -> tuple[Scalar, ...]:
+    """Rows, positives and prevalence with their intervals; of a sample of labels the prevalence alone."""
+    if samples:
+        return tuple(sample.prevalence(level) for sample in samples)
+    return counted(resampled, labels.rows, labels.positives or 0, level) if labels.spec.binary else ()
 
 
 def _dropped(labels: LabelCounts, states: Sequence[tuple[MetricRequest, State]]) -> dict[str, int]:

@@ -23,6 +23,7 @@ from streameval.report.values import (
     sampling_said,
     slice_cells,
     slices_said,
+    strata_said,
     value_cell,
     value_tables,
     values_said,
@@ -271,5 +272,6 @@ def _notes(evaluation: Found) -> list[str]:
     notes = [f"{plural(exact, 'value')} exact"] if exact else []
     notes += [f"{plural(certain, 'value')} approximate, with bounds that contain the exact one"] * bool(certain)
     rest = len(results) - exact - certain
+    notes += strata_said(evaluation.label_strata)
     notes += list(means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
     return notes + [f"{plural(rest, 'estimate')} of a sample"] * bool(rest)

@@ -25,6 +25,7 @@ from streameval.report.values import (
     slice_cells,
     slice_notes,
     slices_said,
+    strata_said,
 )
 from streameval.wording import plural, visible, visible_lines
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from rich.segment import Segment
     from rich.table import Table as RichTable
 
-    from streameval.results import Scalar, Source
+    from streameval.results import LabelStratum, Scalar, Source
 
 _WHOLE = 1e15  # larger floats are always whole, so they are not recognised as counts
 _TEXT = 32  # least width of wrapped text in a narrow table, in characters
@@ -59,6 +60,10 @@ class Found(Read, Protocol):
     @property
     def results(self) -> tuple[Scalar, ...]:
         """One value a metric and column."""
+
+    @property
+    def label_strata(self) -> Sequence[LabelStratum]:
+        """The strata of a sample of labels."""
 
     @property
     def source(self) -> Source:
@@ -343,7 +348,9 @@ def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[s
     with_baseline = [result for result in whole if result.baseline is not None]
     parts += [*gap, differences(with_baseline, plain=plain)] if with_baseline else []
     parts += [f"[bold]{escaped(sentence)}[/]" for sentence in slices_said(evaluation.results)]
-    parts += map(escaped, (*labelled_said(whole), *sampling_notes(whole, store=store)))
+    parts += map(
+        escaped, (*labelled_said(whole), *strata_said(evaluation.label_strata), *sampling_notes(whole, store=store))
+    )
     parts += map(escaped, means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
     parts += [
         f"{escaped(f'{one.metric}[{one.of}]')} by group, from the least through the deciles to the greatest: "

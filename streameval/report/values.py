@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.report.elements import Mark
-    from streameval.results import Scalar
+    from streameval.results import LabelStratum, Scalar
 
 
 NONE = "–"
@@ -161,7 +161,9 @@ def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:
 
 
 def sampling_error(result: Scalar) -> str:
-    """The error of a sampled value, if it is known."""
+    """The error of a sampled value, if it is known and there is no interval around it."""
+    if result.design is not None and result.ci_lower is not None:
+        return ""
     sizes = (("bound", result.bound), ("standard error", result.stderr))
     errors = ", ".join(f"{name} {size:.1e}" for name, size in sizes if size is not None)
     return f"sampled: {errors}" if errors else ""
@@ -234,7 +236,7 @@ def _value_table(caption: str, by_metric: Mapping[str, Mapping[str, Scalar]], me
 
 
 def labelled_said(results: Iterable[Scalar]) -> list[str]:
-    """A sentence for values of the labelled rows alone; none if labels cover all rows.
+    """A sentence for values of the labelled rows alone, and one for estimates from them; none if labels cover all rows.
 
     Examples
     --------
@@ -242,8 +244,33 @@ def labelled_said(results: Iterable[Scalar]) -> list[str]:
     >>> labelled_said([Scalar("roc_auc", 0.9, of="s", basis="labelled rows", labelled_share=0.0123)])
     ['Values that use labels are of the 1.23% labelled rows, not an estimate for all.']
     """
+    results = list(results)
+    samples = dict.fromkeys((one.labelled, one.design, one.rows) for one in results if one.design is not None)
+    estimated = [
+        f"Estimated from {labelled or 0:,} labels ({design}): what labels of all {rows:,} rows would give."
+        for labelled, design, rows in samples
+    ]
     shares = [one.labelled_share for one in results if one.basis and one.labelled_share is not None][:1]
-    return [f"Values that use labels are of the {one:.2%} labelled rows, not an estimate for all." for one in shares]
+    return estimated + [
+        f"Values that use labels are of the {one:.2%} labelled rows, not an estimate for all." for one in shares
+    ]
+
+
+def strata_said(strata: Iterable[LabelStratum]) -> list[str]:
+    """A warning for each stratum of a sample of labels whose design weights do not sum up to its rows.
+
+    Examples
+    --------
+    >>> from streameval.results import LabelStratum
+    >>> strata_said([LabelStratum("sms", 5574, 500, 60, 11200.0, 2.5e5)])
+    ['warning: the design weights of sms sum up to 11,200 rows, but there are 5,574: check how labels were drawn there']
+    """
+    return [
+        f"warning: the design weights of {one.name} sum up to {one.weight:,.0f} rows, but there are {one.rows:,}: "
+        "check how labels were drawn there"
+        for one in strata
+        if one.doubtful
+    ]
 
 
 def difference_table(differences: Sequence[Scalar], caption: str = "Differences", note: str = "") -> Table:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from streameval.states.protocol import State
     from streameval.states.scores.blocks import BlockCounts, BlockSpec
+    from streameval.states.scores.counts import ScoreSpec
     from streameval.typing import Array
 
 
@@ -40,12 +41,12 @@ class Rows(Small):
 
     Attributes
     ----------
-    spec : the spec of the block counts
+    spec : the spec of the block counts, or of scores
     part : all groups, or the sums over them
     nan_rows, nan_weights : arrays of shape (2,), missing scores by label
     """
 
-    spec: BlockSpec
+    spec: BlockSpec | ScoreSpec
     part: ScorePart | RankedPart
     nan_rows: Array
     nan_weights: Array
@@ -53,7 +54,7 @@ class Rows(Small):
     @classmethod
     def of(
         cls,
-        spec: BlockSpec,
+        spec: BlockSpec | ScoreSpec,
         sums: Sequence[int],
         rows: Sequence[Array] | Array,
         weights: Sequence[Array] | Array,

@@ -21,6 +21,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import Metric
+from streameval.metrics.scores.label_sample import LabelSample
 from streameval.metrics.scores.sums import sum_of, total
 from streameval.states.scores.types import halved
 from streameval.wording import format_number
@@ -166,7 +167,12 @@ class TablesAt(Metric["list[TableAt | str]", "ScorePart", "list[Above]", "State"
             elif sum(part[4] for part in parts) > 1:
                 tables.append(_CLOSE)
             else:
-                tables.append(TableAt(int(rows), *_cells(neg, pos, state)))
+                cells = _cells(
+                    neg, pos, state
+                )  # of a sample of labels, rows beyond the threshold are the sum of weights
+                tables.append(
+                    TableAt(round(cells[0] + cells[2]) if isinstance(state, LabelSample) else int(rows), *cells)
+                )
         return tables
 
 

@@ -232,7 +232,7 @@ class ClusterCounts(PlainState):
 
     def _labelled_table(self, shard: Interval, budget: Budget | None) -> SizeTable:
         """The size table of a shard in which some rows have no label."""
-        tables = [SizeTable.of(*each) for each in clusters_of(self.keyed.grouped(shard, budget))]
+        tables = [SizeTable.of(*each) for _, *each in clusters_of(self.keyed.grouped(shard, budget))]
         if shard == self.shards()[0]:
             rows = int(self.single_rows.sum())
             single = np.array([rows, self.single_rows[1], rows - self.bare_rows[0]])

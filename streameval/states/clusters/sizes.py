@@ -185,8 +185,8 @@ def _by_sorting(counts: Counts, clusters: Array, positives: Array, impure: list[
     return large
 
 
-def clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Array]]:
-    """Size, positives and labelled rows of every cluster, whose labelled and unlabelled rows are two adjacent keys."""
+def clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Array, Array]]:
+    """Words, size, positives and labelled rows of every cluster, whose rows with and without label are adjacent."""
     held = np.empty((0, 3), np.int64)  # the last cluster, because a stretch may end between its two keys
     last: Array | None = None
     for counts in stretches:
@@ -198,5 +198,5 @@ def clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Arr
         starts = np.flatnonzero(np.append(True, (ids[1:] != ids[:-1]).any(axis=1)))
         sums = np.add.reduceat(facts, starts)
         held, last = sums[-1:], ids[-1:]
-        yield sums[:-1, 0], sums[:-1, 1], sums[:-1, 2]
-    yield held[:, 0], held[:, 1], held[:, 2]
+        yield ids[starts[:-1]], *sums[:-1].T
+    yield np.empty((0, 1), np.uint64) if last is None else last, *held.T

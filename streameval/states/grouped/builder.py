@@ -20,6 +20,7 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.sweep import narrow_f4
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.grouped.keys import Labelled
 from streameval.states.grouped.table import GroupTable, TableBuilder, inner_facts
 from streameval.states.grouped.tag_words import NarrowScores, tag_words
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
@@ -99,6 +100,8 @@ class TaggedBuilder:
 
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
+        if isinstance(self._key, Labelled) and self._key.probability is not None:
+            batch = self._key.weighed(batch)
         split = self._key.split(batch)
         self._key.check(max(len(split.names), len(self._codes)), split.names.to_pylist, more=True)
         if not len(split.names):

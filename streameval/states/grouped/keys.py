@@ -12,7 +12,7 @@ blocks of different nights, scores and slices must line up. Evaluations record t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.errors import OptionError, SchemaError
+from streameval.errors import OptionError, SchemaError, WeightError
 from streameval.kernels.blocks.changes import row_blocks
 from streameval.kernels.groups import mark_codes, recoded_rows
 from streameval.kernels.jit import read_only
@@ -237,7 +237,99 @@ class Blocks:
         return {"unit": self.unit, "count": self.count}
 
 
-Key = By | Blocks  # divides rows into groups; frozen and hashable
+@dataclass(frozen=True)
+class Labelled:
+    """Rows with a label by the stratum or the unit that they were drawn by, and all other rows.
+
+    A group begins with a number: 0 for rows without a label. For the others it is their block plus 1 if rows were drawn
+    singly, and 1 if whole units were drawn. Then follows the stratum, or the unit of a labelled row.
+
+    Parameters
+    ----------
+    strata : str, optional
+        Column of the strata in which rows were drawn.
+    unit : str, optional
+        Column of the units that were drawn; excludes `strata`.
+    probability : str, optional
+        Column of the probabilities with which the labelled rows were drawn.
+
+    Examples
+    --------
+    >>> from streameval.states.protocol import Batch
+    >>> columns = {"campaign": pa.array([7, 8, 7])}
+    >>> batch = Batch(np.zeros(3, np.uint8), None, columns, labelled=np.array([True, False, True]))
+    >>> split = Labelled(unit="campaign").split(batch)
+    >>> split.codes, [Labelled(unit="campaign").group(name) for name in split.names.to_pylist()]
+    (array([1, 0, 1]), [(0,), (1, 7)])
+    """
+
+    strata: str | None = None
+    unit: str | None = None
+    probability: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return tuple(name for name in (self.strata, self.unit, self.probability) if name is not None)
+
+    def split(self, batch: Batch) -> Split:
+        """The group of each row."""
+        labelled = np.ones(batch.label.size, np.bool_) if batch.labelled is None else batch.labelled
+        numbers = labelled.astype(np.uint32)
+        if self.unit is None:
+            numbers *= Blocks().numbers(batch).astype(np.uint32) + np.uint32(1)
+        names, codes = pa.array([b""], pa.large_binary()), np.zeros(labelled.size, np.uint32)
+        if self.strata is not None:
+            split = By((self.strata,)).split(batch)
+            names, codes = split.names, split.codes.astype(np.uint32)
+        elif self.unit is not None and labelled.any():
+            split = By((self.unit,)).split(batch.taken(np.flatnonzero(labelled), (self.unit,)))
+            names = pa.concat_arrays([names, split.names])
+            codes[labelled] = split.codes + 1
+        pairs = numbers * np.uint32(len(names)) + codes
+        raw, found, places = _occurring(read_only(pairs), (BLOCKS + 1) * len(names))
+        firsts = framed(tagged(pa.array(found // len(names)), b"i"))
+        seconds = names.take(pa.array(found % len(names)))
+        return Split(raw, places, pc.binary_join_element_wise(firsts, seconds, binary(b"")))
+
+    def weighed(self, batch: Batch) -> Batch:
+        """The rows with the inverse of their probability as weight, those without a label with 1.
+
+        Raises
+        ------
+        WeightError
+            If the probability of a labelled row is not above 0 and at most 1.
+        """
+        weight = np.ones(batch.label.size)
+        rows = np.arange(weight.size) if batch.labelled is None else np.flatnonzero(batch.labelled)
+        given = batch.columns[str(self.probability)].take(pa.array(rows))
+        try:
+            found = given.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
+        except pa.ArrowInvalid:
+            found = np.full(rows.size, np.nan)
+        wrong = ~((found > 0) & (found <= 1))
+        if wrong.any():
+            bad = given[int(np.argmax(wrong))].as_py()
+            raise WeightError(
+                f"{batch.name}: column {self.probability!r} has {bad!r} for a labelled row; give the probability with "
+                "which it was drawn, above 0 and at most 1"
+            )
+        weight[rows] = 1 / found
+        return replace(batch, weight=weight)
+
+    def group(self, name: bytes) -> Group:
+        """The number and the stratum or unit of a group."""
+        return tuple(value_of(part.partition(b":")[2]) for part in parts_of(name))
+
+    def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
+        """Do nothing: labels are few."""
+
+    def fields(self) -> dict[str, str | None]:
+        """The key as plain JSON values."""
+        return {"strata": self.strata, "unit": self.unit, "probability": self.probability}
+
+
+Key = By | Blocks | Labelled  # divides rows into groups; frozen and hashable
 
 
 def read_key(fields: dict[str, Any]) -> Key:
@@ -248,7 +340,9 @@ def read_key(fields: dict[str, Any]) -> Key:
     >>> read_key(Blocks("campaign").fields())
     Blocks(unit='campaign', count=128)
     """
-    return By(tuple(fields["by"])) if "by" in fields else Blocks(**fields)
+    if "by" in fields:
+        return By(tuple(fields["by"]))
+    return Labelled(**fields) if "strata" in fields else Blocks(**fields)
 
 
 def rank(group: Group) -> Any:

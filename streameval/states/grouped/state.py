@@ -15,7 +15,7 @@ from streameval.states.facts import check_facts
 from streameval.states.grouped.builder import TaggedBuilder
 from streameval.states.grouped.cluster_blocks import BlockedClusters
 from streameval.states.grouped.groups import DenseBuilder, DenseGroups, Grouped
-from streameval.states.grouped.keys import Blocks, By, read_key
+from streameval.states.grouped.keys import Blocks, By, Labelled, read_key
 from streameval.states.grouped.table import GroupTable, by_group, inner_facts, inner_header
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.keyed.counts import SLAB
@@ -54,7 +54,7 @@ class GroupedSpec(SplitSpec):
     ----------
     inner : ScoreSpec, HistogramSpec, BlockSpec, ClusterSpec or ContingencySpec
         The spec of each group's state.
-    key : By or Blocks
+    key : By, Blocks or Labelled
         Divides the rows into groups.
 
     Raises
@@ -88,9 +88,11 @@ class GroupedSpec(SplitSpec):
         if isinstance(self.inner, dict):  # from a header
             object.__setattr__(self, "inner", _read_inner(self.inner))
             object.__setattr__(self, "key", read_key(self.key))
-        if not divisible(self.inner) or not isinstance(self.key, By | Blocks):
+        if not divisible(self.inner) or not isinstance(self.key, By | Blocks | Labelled):
             kinds = ", ".join(spec.__name__ for spec in INNER.values())
-            raise OptionError(f"cannot split {self.inner!r} by {self.key!r}; split one of {kinds}, by By or Blocks")
+            raise OptionError(
+                f"cannot split {self.inner!r} by {self.key!r}; split one of {kinds}, by By, Blocks or Labelled"
+            )
 
     @property
     def schema(self) -> pa.Schema:
@@ -105,8 +107,9 @@ class GroupedSpec(SplitSpec):
 
     @property
     def traits(self) -> Traits:
-        """Clusters by block derive the inner state."""
-        return Traits(unlabelled=self.inner.traits.unlabelled, derived=self.inner if self._by_cluster else None)
+        """Clusters by block derive the inner state; a key of labels divides the rows without one as well."""
+        unlabelled = self.inner.traits.unlabelled or isinstance(self.key, Labelled)
+        return Traits(unlabelled=unlabelled, derived=self.inner if self._by_cluster else None)
 
     def builder(self, budget: Budget, capacity: int) -> Builder:
         """A builder that collects about `capacity` rows at a time, over all groups."""

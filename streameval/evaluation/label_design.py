@@ -1,0 +1,126 @@
+"""LabelDesign: how the labelled rows were drawn, as the options say.
+
+Only a known design has an estimate: rows that were labelled because they looked bad say nothing about the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+from streameval.kinds import values_in
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.grouped.keys import Labelled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streameval.metrics.protocol import Metric
+
+# options that estimates from sampled labels do not have, and their spelling
+_WITHOUT = {
+    "by": "--by", "weight": "--weight", "approx": "--approx", "approx_agc": "--approx-agc", "mean_over": "--mean-over",
+    "baseline": "--baseline", "against": "--against", "classes_of_label": "--classes-of-label",
+    "common_rows": "--common-rows",
+}  # fmt: skip
+_KNOWN = (
+    "name a known design: uniform, strata=COLUMN, size (with --unit), or the column of probabilities "
+    "(--label-probability); rows labelled because they looked bad have no valid estimate"
+)
+
+
+@dataclass(frozen=True)
+class LabelDesign:
+    """How labelled rows were drawn.
+
+    Attributes
+    ----------
+    kind : ``uniform``, also in strata, ``size`` or ``probability``
+    strata, probability : columns; None without
+    unit : column of the units that were drawn as a whole; None if rows were drawn
+
+    Examples
+    --------
+    >>> LabelDesign("uniform", strata="source").text, LabelDesign("uniform").key
+    ('uniform by source', Labelled(strata=None, unit=None, probability=None))
+    """
+
+    kind: str
+    strata: str | None = None
+    probability: str | None = None
+    unit: str | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> LabelDesign | None:
+        """The design that plain options name; None without one.
+
+        Raises
+        ------
+        OptionError
+            If the design is unknown, or options do not fit it.
+        """
+        named, probability, unit = options["sampled_by"], options["label_probability"], options["unit"]
+        if named is None and probability is None:
+            return None
+        for name, spelling in _WITHOUT.items():
+            if options[name]:
+                raise OptionError(f"estimates from sampled labels take no {name}; leave out {name} ({spelling})", name)
+        if "half" in values_in(options["nan"]):
+            raise OptionError("estimates from sampled labels take no nan='half'; choose nan='drop' (--nan drop)", "nan")
+        kind, _, strata = str(named or "").partition("=")
+        if named is not None and (kind, bool(strata)) not in (("uniform", False), ("size", False), ("strata", True)):
+            raise OptionError(f"sampled_by={named!r}: {_KNOWN}", "sampled_by")
+        if probability is not None and kind in ("uniform", "size"):
+            raise OptionError(
+                f"sampled_by={named!r} and label_probability both give probabilities; name one of them", "sampled_by"
+            )
+        if kind == "size" and unit is None:
+            raise OptionError(
+                "sampled_by='size' draws units by their rows; name their column with unit (--unit)", "unit"
+            )
+        if kind == "strata" and unit is not None:
+            raise OptionError(
+                "sampled_by='strata=…' draws rows in strata, not units; leave out unit (--unit), or give the recorded "
+                "probabilities of units alone (--label-probability)",
+                "unit",
+            )
+        plain = "probability" if probability is not None else "uniform" if kind == "strata" else kind
+        return cls(plain, strata or None, probability, unit)
+
+    @property
+    def key(self) -> Labelled:
+        """How rows are divided to count labels."""
+        return Labelled(self.strata, self.unit, self.probability)
+
+    def units(self, id_type: Callable[[str], str]) -> ClusterSpec | None:
+        """The spec of the sizes of units; None if rows were drawn. `id_type` gives how ids of a column are compared."""
+        return (
+            None
+            if self.unit is None
+            else ClusterSpec(self.unit, id_type(self.unit), nulls="singleton", unlabelled=True)
+        )
+
+    @property
+    def text(self) -> str:
+        """The design in words."""
+        column = self.strata or self.unit
+        by = f" by {column}" if column else ""
+        if self.kind == "probability":
+            return f"drawn with probability {self.probability}{by}"
+        return f"{column} by size" if self.kind == "size" else f"uniform{by}"
+
+
+def check_families(design: LabelDesign | None, clusters: Sequence[Metric], resample_bins: str) -> None:
+    """Raise `OptionError` for cluster metrics of labels, or bins of blocks, which a sample of labels does not have."""
+    if design is not None and clusters:
+        raise OptionError(
+            f"{clusters[0].name} is not estimated from sampled labels; name metrics of scores (--metric), or evaluate "
+            "clusters without sampled_by (--sampled-by)"
+        )
+    if design is not None and resample_bins != "2048":
+        raise OptionError(
+            "resample_bins would change nothing: labels that are sampled are counted by score; leave out resample_bins "
+            "(--resample-bins)",
+            "resample_bins",
+        )

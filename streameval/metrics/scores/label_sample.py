@@ -1,0 +1,317 @@
+"""LabelSample: score metrics of all rows, estimated from a sample of labels.
+
+All rows are counted by score, so only the labels are a sample. Rows are post-stratified: strata are those in which
+labels were drawn, cut at every threshold that a metric reads; without strata of the design also at the scores that a
+half, a quarter, … 1/256 of all rows reach, which needs no labels. A range with less than 10 expected labels joins the
+next one, never across a threshold. With N_h rows in stratum h, a labelled row i of design weight w_i stands for
+
+    ω_i = w_i · N_h / Σ_{labelled j in h} w_j
+
+rows, and every metric is its formula for weighted rows. So rows beyond a threshold are counted, not estimated.
+
+The standard error is the larger of two. The delete-a-block jackknife recomputes ω without each block of labels. It
+cannot see positives that were not drawn: of 500 labels at a prevalence of 1 %, its intervals hold the truth in 50 to
+90 %. The other is the variance of a stratified sample,
+
+    V = Σ_h (∂θ/∂p_h)² · p_h(1 − p_h)/(n_h − 1) · (1 − n_h/N_h)
+
+with the share of positives p_h of the n_h labels, made monotone in the score and kept off 0 and 1 by 1/(4·n_h).
+Both are for the value that labels of all rows would give: if all are labelled, they are 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval.metrics.catalogue import entry_of
+from streameval.metrics.estimates import Estimate, at_end
+from streameval.metrics.finalize import computed
+from streameval.metrics.protocol import Entry, Metric
+from streameval.metrics.scores.cut_bins import Rows
+from streameval.metrics.scores.operating_points import OperatingPoint
+from streameval.metrics.units import Sizes, class_counts
+from streameval.results import LabelStratum, Scalar
+from streameval.states.protocol import Small
+from streameval.states.scores.types import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streameval.states.protocol import Source, Totals
+    from streameval.states.scores.counts import ScoreSpec
+    from streameval.states.scores.parts import ScorePart
+    from streameval.typing import Array
+
+_EQUAL = 1e-9  # relative, of design weights
+_STEP = 1e-3  # relative, of a share of positives, for derivatives
+
+
+PREVALENCE = Entry("prevalence", "score", "", False, 0, 1, None, "Share of positives.", "")
+
+
+@dataclass(frozen=True)
+class Prevalence(Metric[Scalar, "ScorePart", None, "Source"]):
+    """The share of positives of weighted rows."""
+
+    name: str = "prevalence"
+
+    def partial(self, part: ScorePart) -> None:
+        """Nothing: totals suffice."""
+
+    def combine(self, partials: Sequence[None], state: Source) -> Scalar:
+        """From the totals."""
+        total = state.totals()
+        return Scalar.certain(self.name, total.p / (total.n + total.p))
+
+
+class Cells(NamedTuple):
+    """Labelled rows by group and score.
+
+    Attributes
+    ----------
+    group : int64 array of shape (n_cells,), the place of the group in the table of the state
+    keys : uint64 array of the same shape, rank keys of scores
+    counts : int64 array of shape (2, n_cells), negatives and positives
+    weights : float64 array of the same shape, sums of design weights
+    """
+
+    group: Array
+    keys: Array
+    counts: Array
+    weights: Array
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSample(Small):
+    """Labelled rows with the weights by which they stand for all rows.
+
+    Attributes
+    ----------
+    spec : ScoreSpec of weighted scores
+    design : how labels were drawn, in words
+    unit : what was drawn: a column, or ``row``
+    sizes : int64 array of shape (n_strata,), all rows of each stratum
+    stratum, block : int64 arrays of shape (n_cells,)
+    cells : the labelled rows
+    names : tuple of str, what each stratum is
+    units : number of units that were drawn; None if rows were
+    recorded : whether design weights are inverse probabilities, so that they sum up to the rows
+    scarce : why no metric has an interval, if there are too few units
+    ends : uint64 array of shape (n_strata - 1,), without strata of the design the last key of each stratum but the last
+    unseen : thresholds with labels on one side only
+    dropped : rows without a score
+    """
+
+    spec: ScoreSpec
+    design: str
+    unit: str
+    sizes: Array
+    stratum: Array
+    block: Array
+    cells: Cells
+    names: tuple[str, ...] = ()
+    units: int | None = None
+    recorded: bool = False
+    scarce: str | None = None
+    ends: Array = field(default_factory=lambda: np.empty(0, np.uint64))
+    unseen: tuple[float, ...] = ()
+    dropped: int = 0
+
+    @cached_property
+    def keys(self) -> tuple[Array, Array]:
+        """Distinct keys, from the best score to the worst, and the place of each cell among them."""
+        keys, places = np.unique(self.cells.keys, return_inverse=True)
+        return keys, places
+
+    @property
+    def rows(self) -> int:
+        """All rows, with and without a label."""
+        return int(self.sizes.sum())
+
+    @cached_property
+    def labels(self) -> Array:
+        """Labelled rows of each stratum: an int64 array of shape (2, n_strata), negatives and positives."""
+        sides = [np.bincount(self.stratum, side, self.sizes.size) for side in self.cells.counts]
+        return np.stack(sides).astype(np.int64)
+
+    @cached_property
+    def _sums(self) -> Array:
+        """Sum of the design weights of each stratum."""
+        return np.bincount(self.stratum, self.cells.weights.sum(axis=0), self.sizes.size)
+
+    @cached_property
+    def _free(self) -> Array:
+        """Share of the rows of each stratum that have no label."""
+        free: Array = np.maximum(0.0, 1 - self.labels.sum(axis=0) / self.sizes)
+        return free
+
+    @cached_property
+    def whole(self) -> Rows:
+        """The weighted rows."""
+        return self._weighted(self.cells.weights * (self.sizes / self._sums)[self.stratum])
+
+    @property
+    def nan_rows(self) -> Array:
+        """Rows with a missing score: none, as they are `dropped`."""
+        return np.zeros(2, np.int64)
+
+    def totals(self) -> Totals:
+        """Labelled rows, and the weights of both classes."""
+        return self.whole.totals()
+
+    def parts(self, shard: object = None, budget: object = None) -> Iterator[ScorePart]:
+        """One: all weighted rows."""
+        yield from self.whole.parts()  # type: ignore[misc]  # of `_weighted`, which ranks nothing beforehand
+
+    def estimate(self, metric: Metric, value: Scalar) -> Scalar:
+        """A value as an estimate, undefined where the sample has none."""
+        if metric.points(self.rows) is not None:
+            value = Scalar.undefined(metric.name, POINTS)
+        elif isinstance(metric, OperatingPoint) and metric.kind == "threshold" and metric.at in self.unseen:
+            value = Scalar.undefined(metric.name, "no label on one side of the threshold")
+        labelled, strata = int(self.cells.counts.sum()), int(self.sizes.size)
+        return replace(
+            value, exact=False, lower=math.nan, upper=math.nan, design=self.design, labelled=labelled, strata=strata
+        )
+
+    def _weighted(self, weights: Array) -> Rows:
+        """The rows with these weights, of shape (2, n_cells); scores without weight are left out."""
+        keys, places = self.keys
+        n, p = (np.bincount(places, side, keys.size) for side in weights)
+        rows = np.bincount(places, self.cells.counts.sum(axis=0), keys.size).astype(np.int64)
+        there, sides = n + p > 0, self.cells.counts.sum(axis=1).tolist()
+        scores, missing = decode(keys[there], self.spec.type), [np.zeros(2, np.int64), np.zeros(2)]
+        sums = [n[there], p[there]]
+        return Rows.of(self.spec, sides, [rows[there]], sums, scores, missing)
+
+    @cached_property
+    def block_sizes(self) -> Sizes:
+        """Rows that the labels of each block stand for, by class, except in strata of which all rows are labelled."""
+        factor = (self.sizes / self._sums * (self._free > 0))[self.stratum]
+        blocks = int(self.block.max(initial=0)) + 1
+        sides = (np.bincount(self.block, side * factor, blocks) for side in self.cells.weights)
+        return Sizes(self.unit, class_counts(*sides), self.units)
+
+    @cached_property
+    def _varying(self) -> bool:
+        """Whether design weights vary within a stratum."""
+        each = self.cells.weights.sum(axis=0) / self.cells.counts.sum(axis=0)
+        mean = (self._sums / self.labels.sum(axis=0))[self.stratum]
+        return bool((abs(each - mean) > _EQUAL * mean).any())
+
+    @property
+    def strata(self) -> tuple[LabelStratum, ...]:
+        """What is known of each stratum, with the rows that its design weights sum up to."""
+        rows, weights = self.cells.counts.sum(axis=0), self.cells.weights.sum(axis=0)
+        if self.units is None:
+            squares = np.bincount(self.stratum, weights**2 / rows)
+        else:
+            pairs, places = np.unique(np.stack((self.stratum, self.cells.group)), axis=1, return_inverse=True)
+            squares = np.bincount(pairs[0], np.bincount(places.ravel(), weights) ** 2)
+        sums = self._sums if self.recorded else self.sizes
+        columns = self.names, self.sizes.tolist(), *self.labels.tolist(), sums.tolist(), squares.tolist()
+        found = zip(*columns, strict=True)
+        return tuple(LabelStratum(name, n, neg + pos, pos, w, w2) for name, n, neg, pos, w, w2 in found)
+
+    def without(self, block: int) -> Rows:
+        """The rows weighted without the labels of a block.
+
+        Weights move by the root of the share of their stratum that has no label: labels of all rows do not vary.
+        """
+        out = self.block == block
+        rest = self._sums - np.bincount(self.stratum[out], self.cells.weights[:, out].sum(axis=0), self.sizes.size)
+        left = rest > self._sums * 1e-9  # a stratum whose labels are all in the block keeps them
+        factor, moved = self.sizes / self._sums, np.sqrt(self._free) * left
+        others = np.divide(self.sizes, rest, out=np.zeros_like(rest), where=left)
+        mixed = np.where(out, 0.0, (moved * others)[self.stratum]) + ((1 - moved) * factor)[self.stratum]
+        return self._weighted(self.cells.weights * mixed)
+
+    def errors(self, metrics: Sequence[Metric]) -> Array:
+        """Standard errors of a stratified sample, the roots of V: a float64 array of shape (n_metrics,)."""
+        labels = self.labels.sum(axis=0)
+        variances = self.shares * (1 - self.shares) / np.maximum(labels - 1, 1) * self._free
+        slopes = self.slopes(metrics, np.flatnonzero(variances))
+        return np.asarray(np.sqrt(slopes**2 @ variances))
+
+    @cached_property
+    def shares(self) -> Array:
+        """Share of positives of each stratum, monotone in the score and off 0 and 1: shape (n_strata,)."""
+        from scipy.optimize import isotonic_regression
+
+        labels = self.labels.sum(axis=0)
+        middle = np.bincount(self.stratum, self.keys[1] * self.cells.counts.sum(axis=0), labels.size) / labels
+        order, shares = np.argsort(middle), np.empty(labels.size)
+        weights = labels[order].astype(np.float64)
+        shares[order] = isotonic_regression((self.labels[1] / labels)[order], weights=weights, increasing=False).x
+        clipped: Array = np.clip(shares, 1 / (4 * labels), 1 - 1 / (4 * labels))
+        return clipped
+
+    def slopes(self, metrics: Sequence[Metric], strata: Array) -> Array:
+        """Derivatives of metrics by the share of positives of some strata, else 0: shape (n_metrics, n_strata)."""
+        whole = self.cells.weights.sum(axis=0) * (self.sizes / self._sums)[self.stratum]
+        slopes, shares = np.zeros((len(metrics), self.sizes.size)), self.shares
+        for h in strata.tolist():
+            step, ends = _STEP * min(shares[h], 1 - shares[h]), []
+            for side in (step, -step):
+                moved = shares.copy()
+                moved[h] += side
+                positive = moved[self.stratum]
+                rows = self._weighted(np.stack((whole * (1 - positive), whole * positive)))
+                ends.append(np.array([value.value for value in computed(rows, metrics)]))
+            slopes[:, h] = (ends[0] - ends[1]) / (2 * step)
+        return slopes
+
+    def prevalence(self, level: float) -> Scalar:
+        """The share of positives with its interval."""
+        metric, sizes = Prevalence(), self.block_sizes
+        blocks = np.flatnonzero(sizes.counts["rows"]).tolist()
+        replicates = np.full(sizes.counts["rows"].size, math.nan)
+        replicates[blocks] = [computed(self.without(block), [metric])[0].value for block in blocks]
+        value = self.estimate(metric, computed(self.whole, [metric])[0])
+        value = replace(value, rows=self.rows, positives=self.totals().pos)
+        return self.refined([Estimate(value, replicates, sizes, "logit")], [metric])[0].scalar_with(level)
+
+    def refined(self, estimates: Sequence[Estimate], metrics: Sequence[Metric]) -> list[Estimate]:
+        """Estimates from the replicates with the larger of both standard errors, and refusals by counts."""
+        sides = self.cells.counts.sum(axis=1, keepdims=True)
+        sizes = Sizes(self.unit, class_counts(*sides), self.units, single=True)
+        due = [
+            i for i, one in enumerate(estimates) if one.scalar.value == one.scalar.value and not _refusal(metrics[i])
+        ]
+        alone = self.units is not None or self._varying  # the jackknife
+        errors = np.zeros(len(due)) if alone else self.errors([metrics[i] for i in due])
+        refined = list(estimates)
+        for i, error in zip(due, errors.tolist(), strict=True):
+            one, entry = estimates[i], _entry(metrics[i])
+            reason = self.scarce or (DEPENDS if entry.thresholded else None)
+            if one.scalar.value in (entry.low, entry.high):
+                reason = at_end(one.scalar.value)
+            if not self._free.any():
+                one = replace(one, sizes=sizes, known=0.0)
+            elif not alone:
+                known = max(error, one.stderr) if np.isfinite(one.stderr) else error
+                one = replace(one, sizes=sizes.of(entry.units), known=known)
+            elif self.units is None:
+                one = replace(one, sizes=sizes.of(entry.units))
+            refined[i] = replace(one, reason=reason)
+        return refined
+
+
+def _entry(metric: Metric) -> Entry:
+    """The facts of a metric."""
+    other = PREVALENCE if isinstance(metric, Prevalence) else replace(PREVALENCE, name=metric.name, scale="plain")
+    return entry_of(metric.name) or other
+
+
+def _refusal(metric: Metric) -> bool:
+    """Whether a metric has no interval anywhere."""
+    return bool(_entry(metric).no_interval)
+
+
+DEPENDS = "its threshold depends on the labels; name one (--at threshold=)"
+POINTS = "labels are a sample, so no number of points is certain; name a threshold (--at threshold=)"

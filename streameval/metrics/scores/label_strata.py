@@ -1,0 +1,326 @@
+"""Draw the strata of a sample of labels, from the counts of all rows by score and label.
+
+The state is split by label, stratum and block, or by label and unit (`streameval.states.grouped.keys.Labelled`): rows
+without a label are a group as well. Strata are cut as `streameval.metrics.scores.label_sample` says.
+
+If whole units were drawn, every row of a unit has a label or none has. Drawn by size without replacement, a unit of a
+rows has the probability min(1, c·a), with c such that the probabilities of all units sum to the number of drawn ones.
+Units with probability 1 are a stratum of their own, without variance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.errors import LabelError
+from streameval.kernels.keys import unmix
+from streameval.metrics.protocol import ShardMetric
+from streameval.metrics.scores.label_sample import Cells, LabelSample
+from streameval.states.blocks import BLOCKS, blocks_of
+from streameval.states.clusters.sizes import SizeTable, clusters_of
+from streameval.states.keyed.ids import identify
+from streameval.states.scores.types import compared, decode, rank_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.budget import Budget
+    from streameval.states.clusters.counts import ClusterCounts
+    from streameval.states.grouped.tagged import TaggedGroups
+    from streameval.states.keyed.layout import Interval
+    from streameval.states.scores.counts import ScoreCounts
+    from streameval.typing import Array
+
+_EXPECTED = 10  # labels that a range of scores should have
+_HALVINGS = 8  # of all rows, whose scores are cuts
+_FEW_UNIFORM = 50  # units drawn uniformly, below which intervals are too narrow
+
+
+class UnitTable(NamedTuple):
+    """Units by size.
+
+    Attributes
+    ----------
+    sizes : `SizeTable` of all units, whose `positives` are the units with labels
+    partial : uint64 array of shape (n_units,), words of units of which only some rows have a label
+    """
+
+    sizes: SizeTable
+    partial: Array
+
+
+@dataclass(frozen=True)
+class UnitSizes(ShardMetric["UnitTable", "UnitTable", "ClusterCounts"]):
+    """A metric of clusters that are units, whose value is their `UnitTable`."""
+
+    name: str = "unit sizes"
+
+    def read(self, state: ClusterCounts, shard: Interval, budget: Budget | None) -> UnitTable:
+        """The units of a shard."""
+        sizes, partial = [], [np.empty(0, np.uint64)]
+        for words, rows, _, labelled in clusters_of(state.keyed.grouped(shard, budget)):
+            sizes.append(SizeTable.of(rows, (labelled > 0).astype(np.int64)))
+            partial.append(unmix(words[(labelled > 0) & (labelled < rows), 0]))
+        return UnitTable(SizeTable.union(sizes), np.concatenate(partial))
+
+    def combine(self, partials: Sequence[UnitTable], state: ClusterCounts) -> UnitTable:
+        """The units of all shards."""
+        partial = [np.empty(0, np.uint64), *(part.partial for part in partials)]
+        return UnitTable(SizeTable.union([part.sizes for part in partials]), np.concatenate(partial))
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnUnits:
+    """The units of all rows, of which some were drawn.
+
+    Attributes
+    ----------
+    column : of the units
+    type : how ids are compared, see `streameval.states.keyed.ids.id_type`
+    kind : ``size`` if units were drawn in proportion to their rows, ``uniform``, or ``probability``
+    table : the value of `UnitSizes`; None if probabilities were recorded
+    """
+
+    column: str
+    type: str
+    kind: str
+    table: UnitTable | None = None
+
+    def count(self, rows: Array) -> int:
+        """Number of drawn units, given the labelled rows of each group."""
+        return int(np.count_nonzero(rows))
+
+    def scarce(self, rows: Array) -> str | None:
+        """Why no metric has an interval."""
+        units = self.count(rows)
+        if self.kind != "uniform" or units >= _FEW_UNIFORM:
+            return None
+        return f"{units} units of {self.column} were drawn uniformly, at least {_FEW_UNIFORM} are needed: draw by size"
+
+    def weights(self, units: Sequence[object], rows: Array) -> tuple[Array, list[tuple[object, ...]], Array]:
+        """The design weight of each group, its stratum and its block.
+
+        Parameters
+        ----------
+        units : of each group its unit; None for rows without a label
+        rows : int64 array of shape (n_groups,), labelled rows of each group
+
+        Raises
+        ------
+        LabelError
+            If a unit is labelled in part, or one that was drawn with certainty is not labelled.
+        """
+        drawn = np.flatnonzero(rows)
+        if any(units[i] is None for i in drawn.tolist()):
+            raise LabelError(f"labelled rows have a null {self.column}; a unit that was drawn has an id")
+        ids = pa.array(
+            [units[i] for i in drawn.tolist()], {"signed": pa.int64(), "unsigned": pa.uint64()}.get(self.type)
+        )
+        block = np.zeros(len(units), np.int64)
+        block[drawn] = blocks_of(identify(ids, self.type)[0], BLOCKS)
+        weight, certain = np.ones(len(units)), np.zeros(len(units), np.bool_)
+        if self.table is not None:
+            if self.table.partial.size:
+                words = identify(ids, self.type)[0]
+                named = ids.filter(pa.array(np.isin(words, self.table.partial))).slice(0, 1).to_pylist()
+                raise LabelError(
+                    f"unit {named[0]!r} of {self.column} is labelled in part; label all rows of a unit that was drawn, "
+                    "or none"
+                )
+            if self.kind == "size":
+                c, limit = drawing_rate(self.table.sizes, drawn.size, self.column)
+                weight[drawn] = 1 / np.minimum(1.0, c * rows[drawn])
+                certain = rows >= limit
+        return weight, [("certain",) if sure else () for sure in certain.tolist()], block
+
+
+def drawing_rate(sizes: SizeTable, drawn: int, column: str) -> tuple[float, float]:
+    """C of units drawn in proportion to their rows, and the number of rows from which on a unit is certain.
+
+    Raises
+    ------
+    LabelError
+        If a unit that was certain to be drawn has no label.
+
+    Examples
+    --------
+    >>> drawing_rate(SizeTable(np.array([1, 2, 40]), np.array([10, 5, 1]), np.array([2, 2, 1])), 5, "campaign")
+    (0.2, 40)
+    """
+    left, c, limit = float((sizes.size * sizes.clusters).sum()), 0.0, math.inf
+    columns = (column[::-1].tolist() for column in (sizes.size, sizes.clusters, sizes.positives))
+    for rows, units, labelled in zip(*columns, strict=True):
+        c = drawn / left
+        if c * rows < 1:
+            break
+        if labelled < units:
+            raise LabelError(
+                f"a unit of {column} with {rows:,} rows has no label, but drawn by size it would certainly have "
+                "one; name the design that was used"
+            )
+        limit, drawn, left = rows, drawn - units, left - rows * units
+    return c, limit
+
+
+def sample_labels(
+    grouped: TaggedGroups, thresholds: Sequence[float], design: str, units: DrawnUnits | None, budget: Budget | None
+) -> LabelSample:
+    """The sample of a state that is split by `streameval.states.grouped.keys.Labelled`.
+
+    Parameters
+    ----------
+    grouped : the state
+    thresholds : scores at which metrics count all rows
+    design : how labels were drawn, in words
+    units : the units that were drawn; None if rows were drawn
+    budget : owns what is read
+
+    Raises
+    ------
+    LabelError
+        If nothing is labelled, a stratum has rows but no labels, or the labels are not of the design.
+    """
+    key, kind = grouped.spec.key, grouped.spec.inner.type
+    groups = [key.group(name) for name in grouped.table.names.to_pylist()]
+    numbers = np.array([group[0] for group in groups], np.int64)
+    cells, block = read_cells(grouped, numbers > 0, budget), numbers - 1
+    values = [group[1:] if key.strata else () for group in groups]
+    if units is not None:
+        rows = np.bincount(cells.group, cells.counts.sum(axis=0), len(groups)) + grouped.table.facts[:, :2].sum(axis=1)
+        drawn = [group[1] if group[0] else None for group in groups]
+        weight, values, block = units.weights(drawn, rows)
+        cells = cells if key.probability else cells._replace(weights=cells.counts * weight[cells.group])
+    named = list(dict.fromkeys(values))
+    stratum = np.array([named.index(value) for value in values], np.int64)
+    fixed = _keys_of(thresholds, kind)
+    halves = [] if key.strata or units is not None else _halving_keys(grouped.total(), budget)
+    cuts = np.unique(np.concatenate((fixed, np.array(halves, np.uint64))))
+    places = np.zeros(len(grouped.group_codes), np.int64)
+    places[grouped.codes()] = stratum
+    sizes, ranges = grouped.tally(places, len(named), cuts), np.searchsorted(cuts, cells.keys)
+    labels = np.zeros_like(sizes)
+    np.add.at(labels, (stratum[cells.group], ranges), cells.counts.sum(axis=0))
+    _check_labelled(named, sizes.sum(axis=1), labels.sum(axis=1), key.strata)
+    number, crossed = _joined(sizes, labels, np.isin(cuts, fixed))
+    there, final = np.unique(number[stratum[cells.group], ranges], return_inverse=True)
+    all_rows = np.bincount(number.ravel(), sizes.ravel(), int(number.max(initial=0)) + 1).astype(np.int64)[there]
+    ends = decode(cuts, kind).tolist()
+    return LabelSample(
+        replace(grouped.spec.inner, weighted=True),
+        design,
+        key.unit or "row",
+        all_rows,
+        final,
+        block[cells.group],
+        cells,
+        names=tuple(_name(named, ends, np.argwhere(number == h)) for h in there.tolist()),
+        units=None if units is None else units.count(rows),
+        recorded=key.probability is not None or (units is not None and units.kind == "size"),
+        scarce=None if units is None else units.scarce(rows),
+        unseen=tuple(
+            t for t, k in zip(thresholds, _keys_of(thresholds, kind).tolist(), strict=True) if k in cuts[crossed]
+        ),
+        ends=cuts[np.flatnonzero(np.diff(number[0]))],
+        dropped=int(grouped.total().nan_rows.sum()),
+    )
+
+
+def _check_labelled(named: Sequence[tuple[object, ...]], sizes: Array, labels: Array, strata: str | None) -> None:
+    """Raise `LabelError` if a stratum has rows but no labels."""
+    for value, rows, labelled in zip(named, sizes.tolist(), labels.tolist(), strict=True):
+        if rows and not labelled:
+            of = f"stratum {value[0]!r} of {strata!r} has" if strata else "there are"
+            raise LabelError(f"{of} {rows:,} rows but no labels; label some of them, or leave them out (--where)")
+
+
+def _name(named: Sequence[tuple[object, ...]], ends: Sequence[float], places: Array) -> str:
+    """A stratum in words: its value and its range of scores; `places` are the pairs of stratum and range in it."""
+    first, last = int(places[:, 1].min()), int(places[:, 1].max())
+    low, high = (f"{ends[last]:.6g} <= " if last < len(ends) else ""), (f" < {ends[first - 1]:.6g}" if first else "")
+    value, span = named[int(places[0, 0])], f"{low}score{high}"
+    return ", ".join([str(each) for each in value] + [span] * (low + high != "")) or "all rows"
+
+
+def read_cells(grouped: TaggedGroups, labelled: Array, budget: Budget | None) -> Cells:
+    """The labelled rows, which are those of the groups that a bool array marks."""
+    rows = grouped.by_group(labelled, budget)
+    pieces = [counts for interval in rows.keyed.intervals() for counts in rows.keyed.grouped(interval, budget)]
+    if not pieces:
+        raise LabelError("no row has a label; null labels count as not labelled")
+    group = np.concatenate([rows.places(each.keys) for each in pieces])
+    keys = np.concatenate([each.rest[:, 0] for each in pieces])
+    counts = np.hstack([np.stack((each.neg, each.pos)) for each in pieces])
+    sides = [(each.neg_weight, each.pos_weight) for each in pieces]
+    weights = [np.stack([side for side in both if side is not None]) for both in sides if grouped.weighted]
+    return Cells(group, keys, counts, np.hstack(weights) if weights else counts.astype(np.float64))
+
+
+def _keys_of(thresholds: Sequence[float], kind: str) -> Array:
+    """The key of the lowest score that reaches each threshold."""
+    values = compared(list(thresholds), kind)
+    if kind in ("f4", "f8"):
+        return rank_keys(values.astype(kind), kind)
+    scale, dtype = (100 if kind == "d2" else 1), np.dtype("i8" if kind == "d2" else kind)
+    bits = 8 * dtype.itemsize
+    low, high = (0, 2**bits - 1) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    whole = [min(max(math.ceil(value * scale), low), high) for value in values.tolist()]
+    return rank_keys(np.array(whole, dtype), kind)
+
+
+def _halving_keys(state: ScoreCounts, budget: Budget | None) -> list[int]:
+    """Keys of the scores that a half, a quarter, … of all rows reach."""
+    codes, rows = state.keyed.outline.codes, state.keyed.outline.rows
+    upto, total = np.cumsum(rows), int(rows.sum())
+    keys = []
+    for halving in range(1, _HALVINGS + 1):
+        rank = total >> halving
+        if rank:
+            bucket = int(codes[int(np.searchsorted(upto, rank))]) >> 1
+            before = int(rows[codes < 2 * bucket].sum())
+            for counts in state.groups((bucket, bucket + 1), budget):
+                within = before + np.cumsum(counts.neg + counts.pos)
+                if within[-1] >= rank:
+                    keys.append(int(counts.keys[int(np.searchsorted(within, rank))]))
+                    break
+                before = int(within[-1])
+    return keys
+
+
+def _joined(sizes: Array, labels: Array, fixed: Array) -> tuple[Array, Array]:
+    """The number of the final stratum of each stratum and range, and which cuts were crossed for lack of labels.
+
+    Parameters
+    ----------
+    sizes, labels : int64 arrays of shape (n_strata, n_ranges), rows and labelled rows
+    fixed : bool array of shape (n_ranges - 1,), which cuts are thresholds
+    """
+    number, crossed, last = np.zeros(sizes.shape, np.int64), np.zeros(fixed.size, np.bool_), -1
+    for h in range(len(sizes)):
+        expected = sizes[h] * (labels[h].sum() / max(1, sizes[h].sum()))
+        pieces: list[list[int]] = []  # of ranges
+        for segment in np.split(np.arange(sizes.shape[1]), np.flatnonzero(fixed) + 1):
+            own: list[list[int]] = [[]]
+            for place in segment.tolist():
+                if own[-1] and expected[own[-1]].sum() >= _EXPECTED:
+                    own.append([])
+                own[-1].append(place)
+            if len(own) > 1 and expected[own[-1]].sum() < _EXPECTED:
+                own[-2:] = [own[-2] + own[-1]]
+            pieces += own
+        merged: list[list[int]] = []
+        for piece in pieces:
+            lacks = merged and not (labels[h, merged[-1]].any() and labels[h, piece].any())
+            if lacks:
+                crossed[piece[0] - 1] |= bool(sizes[h, piece].any() and sizes[h, merged[-1]].any())
+                merged[-1] = merged[-1] + piece
+            else:
+                merged.append(piece)
+        for piece in merged:
+            last += 1
+            number[h, piece] = last
+    return number, crossed

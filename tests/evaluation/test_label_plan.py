@@ -1,0 +1,77 @@
+"""Plans of labels: allocation, draw, what is written, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streameval import evaluate, plan_labels
+from streameval.errors import LabelError, NullError, OptionError
+
+PURPOSE = "precision@threshold=0.8"
+
+
+def pilot(n: int = 30_000, labels: int = 1000, seed: int = 0) -> pa.Table:
+    """Ids, scores, and labels of a uniform sample."""
+    rng = np.random.default_rng(seed)
+    score = rng.random(n) ** 3
+    truth = (rng.random(n) < score).astype(np.int8)
+    mask = np.ones(n, bool)
+    mask[rng.choice(n, labels, replace=False)] = False
+    ids = pa.array([f"m{i}" for i in range(n)])
+    return pa.table({"id": ids, "s": score, "label": pa.array(truth, mask=mask), "truth": truth})
+
+
+def test_a_plan_is_reproducible_and_keeps_its_budget() -> None:
+    """Row order and threads change nothing; π = n/N of each stratum; strata near the threshold get most labels."""
+    data = pilot()
+    plan = plan_labels(data, id="id", score="s", for_=PURPOSE, budget=600)
+    shuffled = data.take(pa.array(np.random.default_rng(1).permutation(len(data))))
+    again = plan_labels(shuffled, id="id", score="s", for_=PURPOSE, budget=600, threads=1)
+    assert set(plan.ids["id"].to_pylist()) == set(again.ids["id"].to_pylist())
+    assert abs(len(plan.ids) - 600) <= 5 * len(plan.strata)
+    by_name = {one["stratum"]: one for one in plan.strata}
+    drawn = plan.ids.group_by("stratum").aggregate([("id", "count"), ("probability", "max")]).to_pylist()
+    for one in drawn:
+        stratum = by_name[one["stratum"]]
+        assert one["id_count"] == stratum["labels"]
+        assert one["probability_max"] == stratum["labels"] / stratum["rows"]
+    beyond = [one for one in plan.strata if "0.8 <=" in one["stratum"] or "< 0.8" not in one["stratum"]]
+    assert sum(one["labels"] for one in plan.strata[:1]) / plan.strata[0]["rows"] > 0.02
+    assert beyond
+
+
+def test_planned_labels_are_read_back_and_narrow_the_interval() -> None:
+    """The forecast is about the half-width that the labels then give, and below that of as many uniform labels."""
+    data = pilot()
+    plan = plan_labels(data, id="id", score="s", for_=PURPOSE, budget=1000)
+    chosen = dict(zip(plan.ids["id"].to_pylist(), plan.ids["probability"].to_pylist(), strict=True))
+    p = [chosen.get(name) for name in data["id"].to_pylist()]
+    label = pa.array(data["truth"].to_numpy(), mask=np.array([each is None for each in p]))
+    planned = data.set_column(2, "label", label).append_column("p", pa.array(p, pa.float64()))
+    found = evaluate(planned, score="s", metrics=PURPOSE, label_probability="p").results[0]
+    uniform = evaluate(data, score="s", metrics=PURPOSE, sampled_by="uniform").results[0]
+    truth = evaluate(data, score="s", label="truth", metrics=PURPOSE).value(PURPOSE)
+    assert float(found.stderr or 9) < 0.8 * float(uniform.stderr or 0)
+    assert abs(found.value - truth) < 4 * float(found.stderr or 0)
+    assert plan.half_width[PURPOSE] == pytest.approx(1.96 * float(found.stderr or 0), rel=0.3)
+
+
+def test_a_pilot_of_few_positives_gives_no_forecast() -> None:
+    """Below 50 labelled positives the half-width is NaN."""
+    plan = plan_labels(pilot(labels=120), id="id", score="s", for_=[PURPOSE, "roc_auc"], budget=200)
+    assert all(width != width for width in plan.half_width.values())
+
+
+def test_ids_and_purposes_that_do_not_fit_are_refused() -> None:
+    """Null ids, repeated ids, numbers of points, and data without labels."""
+    data = pilot(2000, 400)
+    nulls = data.set_column(0, "id", pa.array([None, *data["id"].to_pylist()[1:]]))
+    with pytest.raises(NullError, match="'id' has nulls"):
+        plan_labels(nulls, id="id", score="s", for_=PURPOSE)
+    twice = data.set_column(0, "id", pa.array(["a"] * 2000))
+    with pytest.raises(LabelError, match="has 'a' in several rows"):
+        plan_labels(twice, id="id", score="s", for_=PURPOSE, budget=100)
+    with pytest.raises(OptionError, match="name a threshold"):
+        plan_labels(data, id="id", score="s", for_="precision@k=10")

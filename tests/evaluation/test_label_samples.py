@@ -1,0 +1,254 @@
+"""Estimates from sampled labels: values, standard errors, refusals, and what every output says."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval import evaluate
+from streameval.errors import LabelError, OptionError, WeightError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streameval.typing import Array
+
+METRICS = ["roc_auc", "average_precision", "agc", "brier_score", "ece", "calibration_slope"]
+AT = ["threshold=0.3", "threshold=0.7"]
+
+
+def rows(n: int, seed: int, decimals: int = 2, dtype: Any = np.float64) -> dict[str, Array]:
+    """Scores with ties, labels that depend on them, units of several rows, and strata that cross scores."""
+    rng = np.random.default_rng(seed)
+    score = rng.random(n).round(decimals).astype(dtype)
+    label = (rng.random(n) < score).astype(np.int8)
+    label[:2] = 0, 1
+    unit = rng.integers(0, max(2, n // 5), n)
+    return {"label": label, "s": score, "unit": unit, "stratum": rng.integers(0, 3, n), "p": np.ones(n)}
+
+
+def table(columns: dict[str, Array], labelled: Array) -> pa.Table:
+    """The rows with the labels of some."""
+    return pa.table({**columns, "label": pa.array(columns["label"], mask=~labelled)})
+
+
+DESIGNS: tuple[dict[str, str], ...] = (
+    {"sampled_by": "uniform"},
+    {"sampled_by": "strata=stratum"},
+    {"sampled_by": "size", "unit": "unit"},
+    {"label_probability": "p"},
+    {"label_probability": "p", "sampled_by": "strata=stratum"},
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(20, 300),
+    st.integers(0, 10**6),
+    st.integers(0, 4),
+    st.sampled_from([np.float32, np.float64]),
+    st.sampled_from(DESIGNS),
+)
+def test_labels_of_all_rows_give_the_value_without_an_error(
+    n: int, seed: int, decimals: int, dtype: Any, design: dict[str, str]
+) -> None:
+    """A census is no sample, whatever the design."""
+    columns = rows(n, seed, decimals, dtype)
+    options: dict[str, Any] = {"score": "s", "metrics": METRICS, "at": AT}
+    exact = evaluate(table(columns, np.ones(n, bool)), **options)
+    sampled = evaluate(table(columns, np.ones(n, bool)), **options, **design)
+    for one, other in zip(exact.results, sampled.results, strict=True):
+        assert other.reason == one.reason or one.metric == other.metric
+        if one.value == one.value:
+            assert math.isclose(one.value, other.value, rel_tol=1e-9 if "slope" in one.metric else 1e-12, abs_tol=1e-14)
+            assert other.stderr in (0, None)
+            assert not other.exact
+            assert other.lower != other.lower
+            assert (other.labelled, other.rows) == (n, n)
+
+
+@pytest.mark.parametrize("design", DESIGNS[:2])
+def test_counts_of_all_rows_are_exact_and_labels_are_weighted_by_stratum(design: dict[str, str]) -> None:
+    """Precision is TP over the counted rows beyond the threshold, by an independent computation."""
+    n, columns = 4000, rows(4000, 1)
+    labelled = np.random.default_rng(2).random(n) < 0.1
+    sample = evaluate(table(columns, labelled), score="s", metrics="roc_auc", at=AT, **design)
+    for at in (0.3, 0.7):
+        strata = columns["stratum"] if "strata" in design["sampled_by"] else np.zeros(n, int)
+        y, beyond, true = columns["label"], columns["s"] >= at, 0.0
+        cuts = [columns["s"] >= 0.7, (columns["s"] >= 0.3) & (columns["s"] < 0.7), columns["s"] < 0.3]
+        if "strata" in design["sampled_by"]:
+            for h in range(3):
+                for cut in cuts:
+                    cell = cut & (strata == h)
+                    if (cell & beyond).any():
+                        true += cell.sum() * y[cell & labelled].mean()
+            assert sample.value(f"precision@threshold={at}") == pytest.approx(true / beyond.sum(), rel=1e-12)
+        assert sample.value(f"flagged@threshold={at}") == pytest.approx(beyond.mean(), rel=1e-12)
+    points = sample.operating_points()
+    assert points["flagged"].to_pylist() == [int((columns["s"] >= at).sum()) for at in (0.3, 0.7)]
+
+
+def test_the_standard_error_is_at_least_that_of_a_stratified_sample() -> None:
+    """The prevalence has a closed form; strata here ascend in score, so shares stay as they are."""
+    rng = np.random.default_rng(3)
+    stratum, total = np.repeat([0, 1, 2], 2000), 6000
+    score = stratum / 3 + rng.random(total) / 3
+    label = (rng.random(total) < np.array([0.05, 0.3, 0.8])[stratum]).astype(np.int8)
+    labelled = np.zeros(total, bool)
+    for h, n in enumerate((100, 150, 200)):
+        labelled[rng.choice(np.flatnonzero(stratum == h), n, replace=False)] = True
+    columns = {"label": label, "s": score, "stratum": stratum}
+    sample = evaluate(table(columns, labelled), score="s", metrics="roc_auc", sampled_by="strata=stratum")
+    variance, value = 0.0, 0.0
+    for h, n in enumerate((100, 150, 200)):
+        p = label[labelled & (stratum == h)].mean()
+        value += p / 3
+        variance += p * (1 - p) / (n - 1) * (1 - n / 2000) / 9
+    [prevalence] = sample.counts
+    assert prevalence.value == pytest.approx(value, rel=1e-12)
+    assert math.sqrt(variance) * (1 - 1e-6) <= float(prevalence.stderr or 0) < 1.5 * math.sqrt(variance)
+    assert [(one.rows, one.labelled) for one in sample.label_strata] == [(2000, 100), (2000, 150), (2000, 200)]
+
+
+def test_values_do_not_depend_on_how_rows_are_read(tmp_path: Path) -> None:
+    """Weights are applied once, at the end, so values are equal to the bit."""
+    columns, n = rows(20_000, 4), 20_000
+    sample = table(columns, np.random.default_rng(5).random(n) < 0.05)
+    for name, size in (("one", n), ("many", 700)):
+        pq.write_table(sample, tmp_path / f"{name}.parquet", row_group_size=size)
+    for design in DESIGNS[:2]:
+        found = [
+            [r.value for r in evaluate(data, score="s", metrics=METRICS, at=AT, threads=threads, **design).results]
+            for data, threads in ((str(tmp_path / "one.parquet"), 1), (str(tmp_path / "many.parquet"), 2), (sample, 1))
+        ]
+        assert found[0] == found[1] == found[2]
+
+
+def drawn_by_size(unit: Array, count: int, seed: int) -> tuple[Array, Array]:
+    """Units drawn in proportion to their rows without replacement, systematically: labelled rows and probabilities."""
+    rng = np.random.default_rng(seed)
+    ids, place, size = np.unique(unit, return_inverse=True, return_counts=True)
+    sure = np.zeros(ids.size, bool)
+    while True:
+        rate = (count - sure.sum()) / size[~sure].sum()
+        more = ~sure & (rate * size >= 1)
+        if not more.any():
+            break
+        sure |= more
+    p = np.where(sure, 1.0, rate * size)
+    order, start = rng.permutation(ids.size), rng.random()
+    upto = np.cumsum(p[order])
+    picked = np.zeros(ids.size, bool)
+    picked[order] = np.floor(upto - start) > np.floor(upto - p[order] - start)
+    return picked[place], p[place]
+
+
+def test_units_drawn_by_size_equal_their_recorded_probabilities() -> None:
+    """π = min(1, c·a), from the sizes of all units; the weights are those of π on record."""
+    rng = np.random.default_rng(6)
+    columns = rows(6000, 7)
+    columns["unit"] = rng.zipf(1.6, 6000) % 800
+    labelled, p = drawn_by_size(columns["unit"], 200, 8)
+    columns["p"] = p
+    found = [
+        evaluate(table(columns, labelled), score="s", metrics="roc_auc", unit="unit", **design)
+        for design in ({"sampled_by": "size"}, {"label_probability": "p"})
+    ]
+    assert {one.name for one in found[0].label_strata} == {"certain", "all rows"}
+    assert not any(one.doubtful for each in found for one in each.label_strata)
+    weight = [sum(one.weight for one in each.label_strata) for each in found]
+    assert weight[0] == pytest.approx(weight[1], rel=1e-12)
+    assert found[0].value("roc_auc") == pytest.approx(found[1].value("roc_auc"), abs=0.02)
+    assert found[0].results[0].unit == "unit"
+
+
+def test_wrong_probabilities_of_one_stratum_are_shown() -> None:
+    """Σw against the rows of each stratum."""
+    n, columns = 6000, rows(6000, 9)
+    columns["p"] = np.where(columns["stratum"] == 1, 0.3, 0.1)
+    labelled = np.random.default_rng(10).random(n) < columns["p"]
+    right = evaluate(table(columns, labelled), score="s", sampled_by="strata=stratum", label_probability="p")
+    columns["p"] = np.where(columns["stratum"] == 1, 0.15, 0.1)
+    wrong = evaluate(table(columns, labelled), score="s", sampled_by="strata=stratum", label_probability="p")
+    assert not any(one.doubtful for one in right.label_strata)
+    assert [one.name for one in wrong.label_strata if one.doubtful] == ["1"]
+    assert "warning: the design weights of 1 sum up to" in str(wrong)
+    assert right.value("roc_auc") == pytest.approx(wrong.value("roc_auc"), rel=1e-12)  # constant within strata
+
+
+def test_every_output_says_that_it_is_an_estimate() -> None:
+    """Terminal, JSON, Arrow, curves and page."""
+    labelled = np.random.default_rng(11).random(3000) < 0.2
+    sample = evaluate(table(rows(3000, 12), labelled), score="s", metrics="roc_auc", at="k=10", sampled_by="uniform")
+    n = int(labelled.sum())
+    assert f"Estimated from {n:,} labels (uniform): what labels of all 3,000 rows would give." in str(sample)
+    assert "(estimate)" in str(sample)
+    assert f"Estimated from {n:,} labels (uniform)" in sample.to_html()
+    plain = json.loads(json.dumps(sample.to_dict()))
+    assert plain["labels"] == {"labelled_rows": n}
+    for result in (plain["results"][0], sample.to_arrow().to_pylist()[0]):
+        assert (result["design"], result["labelled"], result["exact"]) == ("uniform", n, False)
+        assert result["strata"] == len(plain["label_strata"]) > 5
+    assert "points" in str(sample.results[1].reason)
+    assert not any(curve.exact for curve in sample.curves("roc", "precision_recall"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sampled_by": "suspicion"}, "labelled because they looked bad have no valid estimate"),
+        ({"sampled_by": "size"}, "name their column with unit"),
+        ({"sampled_by": "strata=stratum", "unit": "unit"}, "draws rows in strata, not units"),
+        ({"sampled_by": "uniform", "label_probability": "p"}, "name one of them"),
+        ({"sampled_by": "uniform", "by": "stratum"}, "take no by"),
+        ({"sampled_by": "uniform", "weight": "p"}, "take no weight"),
+        ({"sampled_by": "uniform", "nan": "half"}, "nan='drop'"),
+        ({"sampled_by": "uniform", "resample_bins": 512}, "would change nothing"),
+        ({"sampled_by": "uniform", "cluster": "unit"}, "not estimated from sampled labels"),
+    ],
+)
+def test_options_that_do_not_fit_a_sample_are_refused(options: dict[str, Any], said: str) -> None:
+    """Nothing is left out in silence."""
+    with pytest.raises(OptionError, match=said):
+        evaluate(table(rows(50, 13), np.ones(50, bool)), score="s", **options)
+
+
+def test_labels_that_are_not_of_the_design_are_refused() -> None:
+    """Units in part, strata without labels, and probabilities that are none."""
+    columns = rows(300, 14)
+    labelled = np.ones(300, bool)
+    labelled[np.flatnonzero(columns["unit"] == columns["unit"][0])[0]] = False
+    with pytest.raises(LabelError, match=f"unit {columns['unit'][0]} of unit is labelled in part"):
+        evaluate(table(columns, labelled), score="s", sampled_by="size", unit="unit")
+    with pytest.raises(LabelError, match=r"stratum 2 of 'stratum' has .* rows but no labels"):
+        evaluate(table(columns, columns["stratum"] < 2), score="s", sampled_by="strata=stratum")
+    with pytest.raises(LabelError, match="no row has a label"):
+        evaluate(table(columns, np.zeros(300, bool)), score="s", sampled_by="uniform")
+    columns["p"] = np.full(300, 1.5)
+    with pytest.raises(WeightError, match=r"'p' has 1\.5 for a labelled row"):
+        evaluate(table(columns, labelled), score="s", label_probability="p")
+    large = {**columns, "unit": np.where(np.arange(300) < 100, 1000, columns["unit"])}
+    with pytest.raises(LabelError, match="a unit of unit with 100 rows has no label"):
+        evaluate(table(large, np.isin(large["unit"], range(8))), score="s", sampled_by="size", unit="unit")
+
+
+def test_intervals_need_five_labels_of_each_class_and_fifty_uniform_units() -> None:
+    """Refusals by counts; values stay."""
+    columns = rows(2000, 15)
+    few = np.zeros(2000, bool)
+    few[np.flatnonzero(columns["label"] == 1)[:4]] = few[np.flatnonzero(columns["label"] == 0)[:200]] = True
+    sample = evaluate(table(columns, few), score="s", metrics="roc_auc", sampled_by="uniform")
+    assert "4.0 effective units of positives" in str(sample.results[0].ci_reason)
+    assert sample.results[0].value == sample.results[0].value
+    drawn = columns["unit"] < 30
+    sample = evaluate(table(columns, drawn), score="s", metrics="roc_auc", sampled_by="uniform", unit="unit")
+    assert "draw by size" in str(sample.results[0].ci_reason)
