@@ -36,7 +36,7 @@ from streameval.states.protocol import Batch, ungrouped
 from streameval.wording import plural, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.scan import Derived, Test
@@ -224,6 +224,16 @@ class Plan:
     late: LateLabels | None = None
 
     @property
+    def by_code(self) -> frozenset[str]:
+        """Columns that only builders read which count the rows of numbers in a dictionary by its codes."""
+        if self.late is not None:
+            return frozenset()
+        others = {self.weight, *(self.label.columns if self.label else ())}
+        others.update(self.where.schema.names if self.where else (), (each.column for each in self.derived))
+        others.update(name for spec in self.specs if not spec.traits.by_code for name in spec.columns)
+        return frozenset(name for spec in self.specs for name in spec.columns) - others
+
+    @property
     def associative(self) -> bool:
         """Whether the rows may be divided into tasks in any way without changing a state."""
         return all(spec.traits.associative for spec in self.specs)
@@ -345,15 +355,17 @@ def batches(
     Yields for every batch its piece, its number of rows, and the rows to fold, if any are left; `first` is added to
     the offsets of rows in their files. `late` adds labels to the rows that meet the filter.
     """
-    for piece, row, batch, kept in _filtered(raw_batches(pieces, plan.schema, rows), plan.where):
+    for piece, row, batch, kept in _filtered(raw_batches(pieces, plan.schema, rows, plan.by_code), plan.where):
         yield piece, batch.num_rows, _decoded(piece, first + row, batch, kept, plan, reader, late)
 
 
-def raw_batches(pieces: Sequence[Piece], schema: pa.Schema, rows: int) -> Iterator[tuple[Piece, int, pa.RecordBatch]]:
+def raw_batches(
+    pieces: Sequence[Piece], schema: pa.Schema, rows: int, by_code: Collection[str] = ()
+) -> Iterator[tuple[Piece, int, pa.RecordBatch]]:
     """Yield every batch with its piece and the offset of its first row in the file."""
     for piece in pieces:
         row = piece.row
-        for batch in read(piece, schema, rows):
+        for batch in read(piece, schema, rows, by_code):
             yield piece, row, batch
             row += batch.num_rows
 

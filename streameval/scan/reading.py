@@ -16,18 +16,20 @@ from streameval.errors import CorruptFileError, DataError, SchemaError
 from streameval.scan.faults import READ_ERRORS, ChangedFileError, reason, unreadable
 from streameval.scan.nested import column_of
 from streameval.scan.parquet.pages import TEXT_BYTES, decodable_rows
-from streameval.scan.parquet.row_groups import Int96Error
+from streameval.scan.parquet.row_groups import Int96Error, RowGroups, TableRows
 from streameval.scan.pieces import whole_ids
 from streameval.scan.widen import conform, is_text, plain
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from streameval.scan.pieces import Piece
 
 
-def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator[pa.RecordBatch]:
+def read(
+    piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20, by_code: Collection[str] = ()
+) -> Iterator[pa.RecordBatch]:
     """Read a piece.
 
     Parameters
@@ -38,11 +40,13 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
         The schema of the scan.
     batch_rows : int
         Largest number of rows of a batch.
+    by_code : collection of str
+        Columns of numbers that may be dictionaries, where the file stores them so.
 
     Yields
     ------
     pyarrow.RecordBatch
-        Exactly the columns, types and order of `schema`.
+        Exactly the columns, types and order of `schema`, apart from the dictionaries of `by_code`.
 
     Raises
     ------
@@ -61,9 +65,13 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
     columns = [name for name in schema.names if name not in dict(piece.constants)]
     rows = 0
     try:
-        raw = piece.source.batches(columns, batch_rows)
+        source = piece.source
+        if isinstance(source, RowGroups | TableRows):
+            raw = source.batches(columns, batch_rows, by_code)
+        else:
+            raw, by_code = source.batches(columns, batch_rows), ()  # codes of others may lie beyond their dictionary
         limited = (part for batch in raw for part in _limited(batch, schema))
-        unified = _unified_all(limited, schema, piece)
+        unified = _unified_all(limited, schema, piece, by_code)
         for batch in _resized(_with_shared_dictionaries(unified), batch_rows):
             rows += batch.num_rows
             yield batch
@@ -84,22 +92,24 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
         raise CorruptFileError(f"{piece.name}: {counts}; it is damaged, or was replaced while it was read")
 
 
-def _unified_all(batches: Iterable[pa.RecordBatch], schema: pa.Schema, piece: Piece) -> Iterator[pa.RecordBatch]:
+def _unified_all(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, piece: Piece, by_code: Collection[str]
+) -> Iterator[pa.RecordBatch]:
     """The batches in the scan's schema, with the constant columns of the piece."""
     constants, row = dict(piece.constants), piece.row
     for batch in batches:
         arrays = [
             constants[field.name].array(field.type, batch.num_rows)
             if field.name in constants
-            else _conformed(column_of(batch, field.name), field, piece.name, row)
+            else _conformed(column_of(batch, field.name), field, piece.name, row, coded=field.name in by_code)
             for field in schema
         ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield pa.RecordBatch.from_arrays(arrays, schema.names)
         row += batch.num_rows
 
 
-def _conformed(array: pa.Array, field: pa.Field, name: str, row: int) -> pa.Array:
-    """A column in the type of the scan, of which the first value has this number.
+def _conformed(array: pa.Array, field: pa.Field, name: str, row: int, *, coded: bool) -> pa.Array:
+    """A column in the type of the scan, of which the first value has this number; if `coded`, or a dictionary of it.
 
     Raises
     ------
@@ -108,8 +118,9 @@ def _conformed(array: pa.Array, field: pa.Field, name: str, row: int) -> pa.Arra
     """
     if types.is_decimal(plain(array.type)) and types.is_integer(field.type):
         return whole_ids(array, field.name, name, row)
+    keep = coded and types.is_dictionary(array.type) and not types.is_dictionary(field.type)
     try:
-        return conform(array, field.type)
+        return conform(array, pa.dictionary(pa.int32(), field.type) if keep else field.type)
     except pa.ArrowInvalid as error:
         if not types.is_temporal(field.type):
             raise
@@ -165,5 +176,8 @@ def _resized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.
 
 
 def _together(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Combine batches into one, or into as few as the size limit of Arrow's buffers allows."""
-    return batches if len(batches) < 2 else pa.Table.from_batches(batches).combine_chunks().to_batches()
+    """Combine batches of equal types into one, or into as few as the size limit of Arrow's buffers allows."""
+    if len(batches) < 2 or any(batch.schema != batches[0].schema for batch in batches):
+        return batches
+    combined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return combined

@@ -156,6 +156,7 @@ class Traits(NamedTuple):
     unlabelled : whether the state counts rows without a label as well
     refuses_missing : whether a missing score or id is an error
     largest : bytes of the largest state; None if states grow with the rows, or are all as large as the empty one
+    by_code : whether builders count the rows of numbers in a dictionary by its codes
     packing : delta encoding of the table for storage; None if it is stored unchanged
     derived : the spec of the state that `total` derives without copying rows; None if there is none
     """
@@ -165,6 +166,7 @@ class Traits(NamedTuple):
     unlabelled: bool = False
     refuses_missing: bool = False
     largest: int | None = None
+    by_code: bool = False
     packing: Packing | None = None
     derived: StoredSpec | None = None
 

@@ -1,6 +1,7 @@
 """Columns of few distinct numbers, decoded from the pages in which they are stored as codes.
 
 Labels of one or two bits take 2.8 instead of 4.8 ns a row as Arrow decodes them, and scores of three digits as long.
+Rows that share a dictionary much shorter than they are can be taken as its codes, by which states count them.
 A column chunk is read a window at a time, and decoded a few pages at a time. Everything else is left to Arrow: other
 types and encodings, plain values, nested columns, LZ4 and Brotli, and small row groups. The sections that are named are
 those of the Parquet format (github.com/apache/parquet-format).
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from streameval.kernels.jit import read_only
 from streameval.kernels.pages import (
     ABSENT,
     ADDRESS,
@@ -50,7 +52,7 @@ from streameval.kernels.pages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     import pyarrow.parquet as pq
 
@@ -64,6 +66,7 @@ WINDOW = 1 << 20  # bytes of a column chunk that are read at a time
 _PAGES, _ROWS = 16, 1 << 18  # pages that are decoded at a time, and rows after which no further page is added
 _SPARE = 1 << 20  # bytes by which a page may exceed twice its chunk, whose size some writers count without headers
 MOST_ROWS = 1 << 21  # rows of a row group, and so of a page, up to which pages are decoded here
+REPEATS = 4  # mean rows of a value from which rows are taken as codes
 CODED = 0.5  # share of the bytes of plain values up to which a chunk is decoded here; Arrow copies values as fast
 _ENCODINGS = {"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY"}
 _CODECS = {"UNCOMPRESSED", "SNAPPY", "ZSTD", "GZIP"}
@@ -78,9 +81,17 @@ _DTYPES = {pa.from_numpy_dtype(name): np.dtype(name) for names in _TYPES.values(
 
 
 def number_columns(
-    handle: pa.NativeFile, file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str], window: int
+    handle: pa.NativeFile,
+    file: pq.ParquetFile,
+    groups: Sequence[int],
+    columns: Sequence[str],
+    window: int,
+    coded: Collection[str] = (),
 ) -> dict[str, NumberColumn]:
-    """The columns among these whose pages are decoded here in all of the row groups, by name."""
+    """The columns among these whose pages are decoded here in all of the row groups, by name.
+
+    Those in `coded` may be taken as dictionaries.
+    """
     footer, schema = file.metadata, file.schema_arrow
     rows = [footer.row_group(number).num_rows for number in groups]
     if sum(rows) < LEAST_ROWS * len(groups) or max(rows) > MOST_ROWS:
@@ -96,7 +107,8 @@ def number_columns(
             column, kind = footer.schema.column(places[0]), schema.field(name).type
             if can_decode(column, kind, chunks):
                 nullable = column.max_definition_level == 1
-                decoded[name] = NumberColumn(handle, kind, list(zip(chunks, rows, strict=True)), nullable, window)
+                pairs = list(zip(chunks, rows, strict=True))
+                decoded[name] = NumberColumn(handle, kind, pairs, nullable, window, coded=name in coded)
     return decoded
 
 
@@ -139,6 +151,7 @@ class NumberColumn:
     chunks : column chunks with their numbers of rows
     nullable : whether pages have definition levels
     window : bytes that are read at a time
+    coded : whether rows that share a short dictionary are taken as its codes
     """
 
     def __init__(
@@ -148,8 +161,10 @@ class NumberColumn:
         chunks: Sequence[tuple[pq.ColumnChunkMetaData, int]],
         nullable: bool,
         window: int = WINDOW,
+        *,
+        coded: bool = False,
     ) -> None:
-        self._handle, self._kind, self._nullable, self._window = handle, kind, nullable, window
+        self._handle, self._kind, self._nullable, self._window, self._coded = handle, kind, nullable, window, coded
         self._dtype = _DTYPES[kind]
         self._word = np.dtype(f"u{self._dtype.itemsize}")  # the dictionary's values, so that few loops are compiled
         self._decoded = (rows for chunk, count in chunks for rows in self._rows_of(chunk, count))
@@ -157,25 +172,41 @@ class NumberColumn:
         self._codes, self._present = np.empty(0, np.int32), np.empty(0, np.uint8)  # of the rows last decoded
 
     def take(self, rows: int) -> pa.Array:
-        """The next rows, of which there are as many."""
-        buffer = pa.allocate_buffer(rows * self._dtype.itemsize)
-        values, present, done = np.frombuffer(buffer, self._dtype), None, 0
+        """The next rows, of which there are as many; a dictionary only if they have one, which pays."""
+        shared = self._shared_dictionary(rows)
+        out = np.empty(rows, self._dtype if shared is None else np.int32)
+        present, done = None, 0
         while done < rows:
             if self._row == self._rows.values.size:
                 self._rows, self._row = next(self._decoded), 0
                 continue
             count = min(rows - done, self._rows.values.size - self._row)
             here, there = slice(self._row, self._row + count), slice(done, done + count)
-            if self._rows.dictionary is None:
-                values[there] = self._rows.values[here]
+            if shared is not None and self._rows.dictionary is not shared:  # one row group ends, or its dictionary
+                values = np.empty(rows, self._dtype)
+                gather(shared, read_only(out[:done]), values[:done].view(self._word))
+                shared, out = None, values
+            if shared is not None or self._rows.dictionary is None:
+                out[there] = self._rows.values[here]
             else:
-                gather(self._rows.dictionary, self._rows.values[here], values[there].view(self._word))
+                gather(self._rows.dictionary, read_only(self._rows.values[here]), out[there].view(self._word))
             if self._rows.present is not None:
                 present = np.ones(rows, np.uint8) if present is None else present
                 present[there] = self._rows.present[here]
             self._row, done = self._row + count, done + count
         nulls = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
-        return pa.Array.from_buffers(self._kind, rows, [nulls, buffer])
+        if shared is None:
+            return pa.Array.from_buffers(self._kind, rows, [nulls, pa.py_buffer(out)])
+        codes = pa.Array.from_buffers(pa.int32(), rows, [nulls, pa.py_buffer(out)])
+        entries = pa.Array.from_buffers(self._kind, shared.size - 1, [None, pa.py_buffer(shared)])
+        return pa.DictionaryArray.from_arrays(codes, entries, safe=False)  # the codes have been checked
+
+    def _shared_dictionary(self, rows: int) -> Array | None:
+        """The dictionary of the next row, if the next rows may be taken as its codes."""
+        while self._coded and rows and self._row == self._rows.values.size:
+            self._rows, self._row = next(self._decoded), 0
+        dictionary = self._rows.dictionary if self._coded else None
+        return None if dictionary is None or REPEATS * dictionary.size > rows else dictionary
 
     def _rows_of(self, chunk: pq.ColumnChunkMetaData, rows: int) -> Iterator[_Rows]:
         """The rows of a column chunk; raises `OSError` if it is damaged."""

@@ -206,8 +206,13 @@ class RowGroups:
         with opened(self.filesystem, self.path, *self.planned) as handle:
             return footer_of(handle)
 
-    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the row groups; the file is closed with the iterator. Batches of long texts are smaller."""
+    def batches(
+        self, columns: Sequence[str], batch_rows: int, by_code: Collection[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the row groups; the file is closed with the iterator. Batches of long texts are smaller.
+
+        The columns `by_code` may be dictionaries of numbers in some batches.
+        """
         columns, numbers = stored_names(columns), [group.number for group in self.groups]
         encoded = encoded_in(self.groups)
         large = sum(group.nbytes for group in self.groups) > LARGE_CHUNK * len(numbers)
@@ -225,7 +230,7 @@ class RowGroups:
             rows = min(rows, longest * max(1, TEXT_BYTES // max(1, _dictionary_bytes(file.metadata, numbers, coded))))
             if rows // 2 < longest <= rows:
                 rows = longest  # batches end with row groups: dictionaries are not joined
-            decoded = number_columns(handle, file, numbers, columns, STREAM_BUFFER if large else WINDOW)
+            decoded = number_columns(handle, file, numbers, columns, STREAM_BUFFER if large else WINDOW, by_code)
             left = [name for name in columns if name not in decoded]
             if left:
                 batches = file.iter_batches(rows, numbers, left, use_threads=False)
@@ -292,10 +297,13 @@ class TableRows:
     deleted: bytes = b""
     stored: Mapping[str, str] = field(default_factory=dict)
 
-    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are not deleted."""
+    def batches(
+        self, columns: Sequence[str], batch_rows: int, by_code: Collection[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are not deleted; see `RowGroups.batches`."""
         keep, row = np.unpackbits(np.frombuffer(self.deleted, np.uint8)) == 0, 0
-        for stored in self.source.batches([self.stored.get(name, name) for name in columns], batch_rows):
+        paths, coded = ([self.stored.get(name, name) for name in names] for names in (columns, by_code))
+        for stored in self.source.batches(paths, batch_rows, coded):
             batch = stored
             if self.stored and columns:  # a batch without columns has its number of rows
                 arrays = [column_of(stored, self.stored.get(name, name)) for name in columns]

@@ -20,14 +20,12 @@ import pyarrow as pa
 
 from streameval.errors import NullError
 from streameval.kernels.blocks.changes import spread_rows
-from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
-from streameval.kernels.segments import tally_pairs
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep, blocks_of
 from streameval.states.clusters.sizes import SizeTable, by_tables, clusters_of
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.hot import by_run
+from streameval.states.keyed.hot import by_entry, by_run
 from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterCounts", "ClusterSpec", "DerivedClusters", "id_type", "null_rows_by_block"]
 
-_REPEATS = 4  # mean rows per dictionary entry from which rows are counted by entry
 _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are rare
 
 
@@ -102,7 +99,8 @@ class ClusterSpec:
     @property
     def traits(self) -> Traits:
         """The tables of several states add up."""
-        return Traits(True, unlabelled=self.unlabelled, refuses_missing=self.nulls == "error", packing=self.packing)
+        missing = self.nulls == "error"
+        return Traits(True, True, self.unlabelled, missing, by_code=not self.unlabelled, packing=self.packing)
 
     @property
     def packing(self) -> Packing | None:
@@ -155,21 +153,15 @@ class _ClusterBuilder:
                 self._bare_rows[int(self.spec.nulls == "drop")] += int(bare[~valid].sum())
                 bare = bare[valid]
             array, label = array.drop_null(), label[valid]
-        encoded = pa.types.is_dictionary(array.type) and len(array.dictionary) * _REPEATS <= len(array)
-        if encoded and bare is None:
-            self._add_entries(array, label, batch.partition)
+        items = None if bare is not None else by_entry(array, label)
+        if items is not None:
+            at, counts, labels = items
+            first, rest = identify(array.dictionary, self.spec.type, self.spec.scope, batch.partition)
+            self._segments.add_ids((first[at], *rest[at].T), counts, labels)
             return
         first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)
         rest = rest if bare is None else np.column_stack((rest, bare))
         self._segments.add_ids(*by_run((first, *rest.T), label))
-
-    def _add_entries(self, array: pa.DictionaryArray, label: Array, partition: str) -> None:
-        """Count rows by their dictionary entry."""
-        first, rest = identify(array.dictionary, self.spec.type, self.spec.scope, partition)
-        table = np.zeros((first.size, 2), np.int64)
-        tally_pairs(read_only(array.indices.to_numpy()), read_only(label), table)
-        at, labels = np.nonzero(table)
-        self._segments.add_ids((first[at], *rest[at].T), table[at, labels], labels.astype(np.uint8))
 
     def state(self) -> ClusterCounts:
         single = self.spec.nulls == "singleton"

@@ -126,6 +126,9 @@ class SegmentBuilder:
         rest, weights, counts : arrays of shape (rows, …), optional
             Further words, weights, and the number of rows of each item.
         """
+        if counts.size and not self._counted:
+            self._counted_items.add(rows, encode, rest, weights, counts)
+            return
         for part, room in self._rooms(rows):
             self.nan_seen |= bool(encode(part, self._words[room], self._codes[room]))
             if rest is not None:
@@ -145,10 +148,7 @@ class SegmentBuilder:
         first, *more = (read_only(np.ascontiguousarray(column, np.uint64)) for column in columns)
         label = read_only(np.zeros(first.size, np.uint8) if label is None else label)
         if counts.size and not self._counted:
-            if self._items is None:
-                items = max(min(self.capacity, _ITEMS), self.capacity // _SHARE)
-                self._items = SegmentBuilder(self.layout, self.budget, items, counted=True)
-            self._items.add_ids(columns, counts, label)
+            self._counted_items.add_ids(columns, counts, label)
             return
         for part, room in self._rooms(first.size):
             words, codes, rest = self._words[room], self._codes[room], self._rest[room]
@@ -162,6 +162,14 @@ class SegmentBuilder:
                 rest[:, c] = column[part]
             self._fill(room, part, counts, NO_WEIGHTS)
             self._take_hot(room)
+
+    @property
+    def _counted_items(self) -> SegmentBuilder:
+        """The builder of items with counts, which needs less room than the rows."""
+        if self._items is None:
+            items = max(min(self.capacity, _ITEMS), self.capacity // _SHARE)
+            self._items = SegmentBuilder(self.layout, self.budget, items, counted=True)
+        return self._items
 
     def _take_hot(self, room: slice) -> None:
         """Count the rows of hot keys among those just encoded, or learn the hot keys from all collected rows."""

@@ -1,4 +1,4 @@
-"""Counting before rows are partitioned: hot keys in a small table, and runs of adjacent rows with equal keys.
+"""Counting before rows are partitioned: by dictionary entry, hot keys in a small table, and runs of equal keys.
 
 In heavy-tailed data, or data with one giant cluster, a few thousand keys have a large part of the rows. They are
 learned from a sample of the first rows that a builder collects: keys that occur `SEEN` times or more are hot. A hash
@@ -6,6 +6,8 @@ assigns each key to a pair of slots in a table; each pair keeps its two most fre
 counted and take no further memory; all other rows are partitioned. The table affects speed and memory only: its counts
 are exact, and a key may have rows both in the table and outside. Every builder learns from its own rows, so that a fold
 task that is repeated elsewhere gives the same segments.
+
+Rows of a dictionary column are counted by entry and label if entries have `REPEATS` rows on average.
 
 In data that is sorted by id, or written in bursts, most equal keys are in adjacent rows. Counting runs affects speed
 and memory only: a key may have any number of runs.
@@ -16,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.hot import (
@@ -27,6 +30,7 @@ from streameval.kernels.keyed.hot import (
     whole_keys,
 )
 from streameval.kernels.keys import MIX
+from streameval.kernels.segments import tally_pairs
 from streameval.states.keyed.ids import SHIFT
 from streameval.states.keyed.layout import NO_COUNTS
 
@@ -174,6 +178,7 @@ def _in_slots(keys: Array, buckets: Array) -> tuple[Array, Array]:
     return table, of
 
 
+REPEATS = 4  # mean rows per dictionary entry from which rows are counted by entry
 LONG_RUN = 3  # mean length of runs from which rows are counted by run
 
 _FEW = 1 << 6  # rows of the first check: if runs are long, at least a third of the rows equal their predecessor
@@ -217,6 +222,26 @@ def _has_long_runs(columns: Sequence[Array]) -> bool:
         keys = keys * np.uint64(MIX) + column
     first = keys[np.append(True, keys[1:] != keys[:-1])]
     return bool(first.size * LONG_RUN <= keys.size and np.unique(first).size * 2 > first.size)
+
+
+def by_entry(array: pa.Array, label: Array) -> tuple[Array, Array, Array] | None:
+    """The entries of a dictionary array with their counts and labels, as arrays of shape (n_items,).
+
+    None if it is not a dictionary array without nulls whose entries have `REPEATS` rows on average. An entry with rows
+    of both labels is an item for each.
+
+    Examples
+    --------
+    >>> array = pa.DictionaryArray.from_arrays([1, 0, 1, 1, 1, 0, 0, 1], [7, 9])
+    >>> [column.tolist() for column in by_entry(array, np.array([0, 1, 0, 1, 0, 1, 1, 1], np.uint8))]
+    [[0, 1, 1], [3, 3, 2], [1, 0, 1]]
+    """
+    if not pa.types.is_dictionary(array.type) or array.null_count or len(array.dictionary) * REPEATS > len(array):
+        return None
+    table = np.zeros((len(array.dictionary), 2), np.int64)
+    tally_pairs(read_only(array.indices.to_numpy()), read_only(label), table)
+    at, labels = np.nonzero(table)
+    return at, table[at, labels], labels.astype(np.uint8)
 
 
 def by_run(columns: Sequence[Array], label: Array | None = None) -> tuple[Sequence[Array], Array, Array | None]:

@@ -25,6 +25,8 @@ from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
+from streameval.states.keyed.hot import by_entry
+from streameval.states.keyed.ids import row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
 from streameval.states.protocol import Batch, PlainState, Totals, Traits, mergeable, same_table
@@ -34,6 +36,7 @@ from streameval.states.scores.types import (
     MissingScores,
     decode,
     enclosing,
+    numbers,
     present,
     rank_keys,
     refuse_nan,
@@ -97,7 +100,8 @@ class ScoreSpec(MissingScores):
     @property
     def traits(self) -> Traits:
         """Packed; the tables of several states add up."""
-        return Traits(additive=True, refuses_missing=self.nan == "error", packing=self.packing)
+        missing, by_code = self.nan == "error", not self.weighted
+        return Traits(additive=True, refuses_missing=missing, by_code=by_code, packing=self.packing)
 
     @property
     def packing(self) -> Packing:
@@ -126,14 +130,29 @@ class _ScoreBuilder:
         self._null_weights: tuple[list[float], list[float]] = ([], [])
 
     def update(self, batch: Batch) -> None:
-        values, rows, missing = present(batch, self.spec.column, self.spec.type, nan=False)
-        label, weights = batch.label[rows], NO_WEIGHTS
-        self._null_rows += np.bincount(batch.label[missing], minlength=2)
-        if self.spec.weighted and batch.weight is not None:
-            weights = batch.weight[rows]
-            add_sides(batch.weight[missing], batch.label[missing], self._null_weights)
-        self._segments.add(len(values), self._encoder(values, label), weights=weights)
+        array, items = batch.columns[self.spec.column], None
+        if not self.spec.weighted and not array.null_count:
+            items = by_entry(row_nulls(array), batch.label)
+        if items is not None:
+            self._add_entries(numbers(array.dictionary, self.spec.type), *items)
+        else:
+            values, rows, missing = present(batch, self.spec.column, self.spec.type, nan=False)
+            label, weights = batch.label[rows], NO_WEIGHTS
+            self._null_rows += np.bincount(batch.label[missing], minlength=2)
+            if self.spec.weighted and batch.weight is not None:
+                weights = batch.weight[rows]
+                add_sides(batch.weight[missing], batch.label[missing], self._null_weights)
+            self._segments.add(len(values), self._encoder(values, label), weights=weights)
         refuse_nan(self.spec.nan, self._segments.nan_seen or self._null_rows.any(), batch.name, self.spec.column)
+
+    def _add_entries(self, values: Array, at: Array, counts: Array, label: Array) -> None:
+        """Add entries of a dictionary; those that are NaN are counted at once, as they have no place in a table."""
+        values = values[at]
+        if values.dtype.kind == "f" and (nan := np.isnan(values)).any():
+            np.add.at(self._null_rows, label[nan], counts[nan])
+            values, counts, label = values[~nan], counts[~nan], label[~nan]
+        if values.size:
+            self._segments.add(values.size, self._encoder(values, label), counts=counts)
 
     def _encoder(self, values: Array, label: Array) -> Callable[..., int]:
         kind = self.spec.type

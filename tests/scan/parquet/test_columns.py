@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streameval import evaluate
 from streameval.errors import CorruptFileError
 from streameval.scan import plan, read
 from streameval.scan.parquet import columns as decoded
@@ -102,6 +104,55 @@ def test_columns_equal_those_of_arrow(table: pa.Table, options: dict[str, Any], 
         pq.write_table(table, path, **options)
         names = table.column_names
         assert scanned(path, names, batch_rows) == expected(path, names)
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """Values without a dictionary, with one NaN and one zero, since Arrow joins those of several dictionaries."""
+    array = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+    if not pa.types.is_floating(array.type):
+        return array
+    return pc.if_else(pc.is_nan(array), float("nan"), pc.add(array, 0.0)).cast(array.type)
+
+
+@given(tables(), OPTIONS, st.sampled_from([13, 1 << 20]))
+def test_codes_stand_for_the_values_of_arrow(table: pa.Table, options: dict[str, Any], batch_rows: int) -> None:
+    """Columns that may be taken as codes have the same values."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, names = Path(folder) / "a.parquet", table.column_names
+        pq.write_table(table, path, **options)
+        scan = plan(path, names)
+        batches = [batch for piece in scan.pieces for batch in read(piece, scan.schema, batch_rows, names)]
+        whole = pq.read_table(path)
+        for name in names:
+            values = [value for batch in batches for value in bits(plain(batch.column(name)))]
+            assert values == [value for chunk in whole[name].chunks for value in bits(plain(chunk))]
+
+
+@pytest.mark.parametrize("nan", ["drop", "half"])
+@pytest.mark.parametrize("rows", [5000, 700])
+def test_counting_by_code_changes_no_value(tmp_path: Path, nan: str, rows: int) -> None:
+    """Scores and ids of both codings have equal results, also with NaN scores, nulls and filters."""
+    rng = np.random.default_rng(3)
+    score = rng.choice(np.array([0.1, 0.2, 0.3, -0.0, 0.0, np.nan, -1, np.inf], np.float32), 5000)
+    ids = rng.choice(np.array([5, -7, 1 << 40]), 5000)
+    results: list[list[str]] = []
+    table = pa.table(
+        {
+            "label": rng.integers(0, 2, 5000),
+            "score": score,
+            "some": pa.array(score, mask=rng.random(5000) < 0.1),
+            "cluster": ids,
+            "lone": pa.array(ids, mask=rng.random(5000) < 0.1),
+        }
+    )
+    for coded in (True, False):
+        path = tmp_path / f"{coded}.parquet"
+        pq.write_table(table, path, use_dictionary=coded, row_group_size=rows)
+        for where in (None, "score > 0.1 or label = 1"):
+            scores = evaluate(path, label="label", score=["score", "some"], nan=nan, where=where)
+            clusters = evaluate(path, label="label", cluster=["cluster", "lone"], nulls="singleton", where=where)
+            results.append([repr((each.scalars, each.counts, each.dropped)) for each in (scores, clusters)])
+    assert results[:2] == results[2:]
 
 
 @given(tables(), OPTIONS, st.data())
