@@ -146,6 +146,35 @@ def _number(address, start, stop, bit, mask):
     return (word >> shift) & mask
 
 
+@inlined
+def _unpack_narrow(address, at, groups, bits, codes):
+    """Unpack groups of eight numbers of up to 8 bits, each from eight bytes; returns the largest number."""
+    most, mask = np.uint32(0), (np.uint64(1) << bits) - np.uint64(1)
+    for j in range(np.uint64(0), np.uint64(groups)):
+        word, i = eight_at(address, at + np.int64(j * bits)), j << np.uint64(3)
+        for k in range(8):
+            code = np.uint32((word >> (np.uint64(k) * bits)) & mask)
+            most = max(most, code)
+            codes[i + np.uint64(k)] = np.int32(code)
+    return most
+
+
+@inlined
+def _unpack_wide(address, at, groups, bits, codes):
+    """Unpack groups of eight numbers of 9 to 16 bits, each from twice eight bytes; returns the largest number."""
+    most, mask = np.uint32(0), (np.uint64(1) << bits) - np.uint64(1)
+    half, shift = np.int64(bits >> np.uint64(1)), (np.uint64(4) * bits) & np.uint64(7)
+    for j in range(np.uint64(0), np.uint64(groups)):
+        place, i = at + np.int64(j * bits), j << np.uint64(3)
+        one, two = eight_at(address, place), eight_at(address, place + half) >> shift
+        for k in range(4):
+            here = np.uint64(k) * bits
+            code, other = np.uint32((one >> here) & mask), np.uint32((two >> here) & mask)
+            most = max(most, code, other)
+            codes[i + np.uint64(k)], codes[i + np.uint64(k + 4)] = np.int32(code), np.int32(other)
+    return most
+
+
 @step
 def _unpack(address, at, stop, width, limit, codes):
     """Unpack as many numbers as `codes` has items from a hybrid of run lengths and bit-packed numbers ("RLE").
@@ -163,17 +192,14 @@ def _unpack(address, at, stop, width, limit, codes):
             rows = min(8 * count, codes.size - done)
             if (rows * width + 7) >> 3 > stop - at:
                 return False
-            each = 4 if width <= 16 else 1  # numbers in eight bytes
-            fast = min(rows, max(0, (8 * (stop - at) - 63) // max(each * width, 1) * each)) & -each
-            for i in range(np.uint64(0), np.uint64(fast), np.uint64(each)):
-                bit = i * bits
-                word = eight_at(address, at + np.int64(bit >> np.uint64(3))) >> (bit & np.uint64(7))
-                for k in range(each):
-                    code = np.uint32(word & mask)
-                    word >>= bits
-                    most = max(most, code)
-                    codes[np.uint64(done) + i + np.uint64(k)] = np.int32(code)
-            for i in range(fast, rows):
+            groups = rows >> 3 if width <= 16 else 0  # that are unpacked as a whole
+            if count * width + 8 > stop - at:  # only here is a division, which takes long, needed
+                groups = min(groups, max(0, (stop - at - 16) // max(width, 1)))
+            if width <= 8:
+                most = max(most, _unpack_narrow(address, at, groups, bits, codes[done:]))
+            else:
+                most = max(most, _unpack_wide(address, at, groups, bits, codes[done:]))
+            for i in range(8 * groups, rows):
                 code = np.uint32(_number(address, at, stop, i * width, mask))
                 most = max(most, code)
                 codes[done + i] = np.int32(code)
