@@ -22,6 +22,7 @@ from fuzzing.batches import batches_case
 from fuzzing.cases import Tally
 from fuzzing.command_lines import command_case
 from fuzzing.cuts import cut_all
+from fuzzing.pages import pages_case
 from fuzzing.pruning import pruning_case
 from fuzzing.selections import client_case, close_client, selection_case, version_case
 from fuzzing.settings import settings_case
@@ -48,6 +49,7 @@ KINDS = {  # with how many there are of each
     "command": (command_case, 6),
     "arguments": (arguments_case, 12),
     "pruning": (pruning_case, 12),
+    "pages": (pages_case, 4),
 }
 
 
