@@ -194,12 +194,17 @@ def tell(shown: RenderableType | str) -> None:
     say("\n".join(line.rstrip() for line in sink.getvalue().splitlines()))
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> RenderableType:
-    """A table of texts; the columns in `numbers` are right-aligned."""
-    from streameval.report.elements import Head
-    from streameval.report.terminal import rich_table
+_PROSE = ("value", "action", "meaning", "source")  # columns of words, which wrap
 
-    return rich_table([Head(name, name in numbers) for name in names], rows, plain=piped())
+
+def table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> RenderableType:
+    """A table of texts, named by the first column; the columns in `numbers` are right-aligned."""
+    from streameval.report.elements import Cell, Head, Row, Table
+    from streameval.report.terminal import Fitted
+
+    heads = tuple(Head(name, name in numbers) for name in names)
+    named = tuple(Row((name,), tuple(map(Cell, cells))) for name, *cells in rows)
+    return Fitted(Table("", heads, named), piped(), prose=_PROSE)
 
 
 def say(text: str, nl: bool = True) -> None:

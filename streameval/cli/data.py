@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,19 +74,15 @@ def attribute(
 def attribution_tables(found: Attribution, *, from_store: bool = False) -> RenderableType:
     """All tables, each followed by a line that states how much of the loss it explains."""
     from streameval.report.attribution import IN_DATA, READ_ONCE, conclusion, hashed, listed, stayed, title_of
-    from streameval.report.terminal import rich_table
+    from streameval.report.terminal import Fitted
 
     parts: list[RenderableType] = []
     for name, rows in found.tables().items():
         title = title_of(name, found)
         parts.append(f"\n{title}" if parts else title)
         if rows.num_rows:
-            texts = listed(rows, found, examples=cut)
-            parts.append(
-                rich_table(
-                    texts.heads, ((*row.name, *(one.text for one in row.cells)) for row in texts.rows), plain=piped()
-                )
-            )
+            texts = replace(listed(rows, found, examples=cut), caption="")
+            parts.append(Fitted(texts, piped(), prose=("examples", "largest")))
         parts.append(conclusion(name, rows, found))
     if found.options.get("changed_from"):
         parts.append(f"\n{stayed(found)}")

@@ -162,8 +162,7 @@ def rich_table(heads: Sequence[Head], rows: Iterable[Sequence[str]], *, plain: b
     table = RichTable(box=None if plain else box.SIMPLE_HEAD, header_style="bold", title=escaped(title) or None)
     for head in heads:
         justify: Literal["left", "right"] = "right" if head.number else "left"
-        name = escaped(f"{head.note} {head.text}".lstrip())
-        table.add_column(name, justify=justify)
+        table.add_column(escaped(_titled(head)), justify=justify)
     for row in rows:
         table.add_row(*map(escaped, row))
     return table
@@ -173,7 +172,7 @@ def rich_table(heads: Sequence[Head], rows: Iterable[Sequence[str]], *, plain: b
 class Fitted:
     """A table, split into several that fit the width of the terminal; each has the names of the rows.
 
-    Names and numbers are never wrapped; texts, such as the reason for a missing value, wrap at `_TEXT` characters or
+    Names and numbers are never wrapped; prose, such as the reason for a missing value, wraps at `_TEXT` characters or
     more. If a name leaves no room beside it, each row is a record: its name, and a line for each value. If all values
     of a column are missing for one reason, it is given once below the table.
 
@@ -181,22 +180,24 @@ class Fitted:
     ----------
     table : the table
     plain : whether to draw no rules
+    prose : names of columns of prose
     beside : whether other reasons are shown beside their values; otherwise each is given below, with the row's name
     """
 
     table: Table
     plain: bool = False
     beside: bool = True
+    prose: tuple[str, ...] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         heads, rows = self.table.heads, self.table.rows
-        named = len(rows[0].name)
-        names = [max(len(heads[i].text), *(len(row.name[i]) for row in rows)) for i in range(named)]
+        named = len(rows[0].name) if rows else 1
+        names = [max([len(heads[i].text), *(len(row.name[i]) for row in rows)]) for i in range(named)]
         columns = [self._texts(i) for i in range(len(heads) - named)]
         room = options.max_width - _EDGES - sum(names) - _GAP * (named - 1)
         widths = self._widths(columns, options.max_width)
         if sum(widths) + _GAP * len(widths) > room:
-            widths = self._widths(columns, _TEXT)
+            widths = self._spread(self._widths(columns, _TEXT), widths, room)
         if max(widths, default=0) + _GAP > room:
             yield from self._records(columns)
             widths = []
@@ -221,9 +222,14 @@ class Fitted:
             yield escaped(self.table.caption)
         heads = self.table.heads[-len(columns) :]
         for j, row in enumerate(self.table.rows):
-            yield f"[bold]{escaped(', '.join(row.name))}[/]"
+            name = f"[bold]{escaped(', '.join(row.name))}[/]"
+            if len(columns) == 1:
+                yield f"{name}: {escaped(columns[0][j])}"
+                continue
+            yield name
             for head, texts in zip(heads, columns, strict=True):
-                yield escaped(f"  {head.text}: {texts[j]}") if texts[j] else ""
+                if texts[j]:
+                    yield escaped(f"  {_titled(head)}: {texts[j]}")
 
     def _shared(self, column: int) -> str:
         """The reason why all values of a column are missing, if it is the same."""
@@ -239,14 +245,28 @@ class Fitted:
         """The widths of columns in characters, if texts wrap at `most`."""
         heads = self.table.heads[-len(columns) :]
         return [
-            max(len(head.text), *(len(text) if _is_number(text) else min(len(text), most) for text in texts))
+            max([len(_titled(head)), *(self._width(head, text, most) for text in texts)])
             for head, texts in zip(heads, columns, strict=True)
         ]
 
+    def _width(self, head: Head, text: str, most: int) -> int:
+        """The width of a text, which wraps between words if it is not a name, or a number with its threshold."""
+        wraps = head.text in self.prose or text.startswith(NONE) or "sampled" in text
+        return min(len(text), max(most, *map(len, text.split()), 0)) if wraps else len(text)
 
-def _is_number(text: str) -> bool:
-    """Whether a text is a number, with its threshold or half-width, and no words."""
-    return not text.startswith(NONE) and "sampled" not in text
+    @staticmethod
+    def _spread(least: Sequence[int], most: Sequence[int], room: int) -> list[int]:
+        """Widths of at least `least` and at most `most` that use the room."""
+        spare, widths = room - sum(least) - _GAP * len(least), []
+        for narrow, wide in zip(least, most, strict=True):
+            widths.append(narrow + max(0, min(spare, wide - narrow)))
+            spare -= widths[-1] - narrow
+        return widths
+
+
+def _titled(head: Head) -> str:
+    """The name of a column, after that of the column of the data."""
+    return f"{head.note} {head.text}".lstrip()
 
 
 def _batches(widths: Sequence[int], room: int) -> Iterator[list[int]]:
@@ -410,11 +430,14 @@ def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, p
 
     spans = ["per night"] + ["cumulative"] * any(total for _, _, total in points)
     heads = [Head("partition"), *(Head(name, number=True) for name in ("rows", *spans))]
-    rows = [(name, f"{night.rows:,}", *map(short, (night, total)[: len(spans)])) for name, night, total in points]
+    rows = [
+        Row((name,), (Cell(f"{night.rows:,}"), *map(Cell, map(short, (night, total)[: len(spans)]))))
+        for name, night, total in points
+    ]
     nights = {title: [night for _, night, _ in points]}
     nights |= {f"{title} cumulative": [t for _, _, t in points if t]} if len(spans) > 1 else {}
     notes = night_notes(nights, [name for name, _, _ in points])
-    return Group(rich_table(heads, rows, plain=plain, title=title), *map(escaped, notes))
+    return Group(Fitted(Table(title, tuple(heads), tuple(rows)), plain), *map(escaped, notes))
 
 
 def text(evaluation: Found) -> str:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
+import os
 import re
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,13 +21,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from streameval import evaluate
+from streameval import Store, evaluate
 from streameval.report.terminal import render, text
 from streameval.report.values import sampling_notes
 from streameval.results import Scalar, Source
 from streameval.wording import apart
 
 ROOT = Path(__file__).parents[1]
+WORD = re.compile(r"[^\s─:;]+")
+HEADS = {"metric", "difference", "fact", "value"}  # a record has its name without the head of the column
 
 
 def printed(found: Any, width: int, points: Any = ()) -> list[str]:
@@ -71,6 +79,59 @@ def test_the_table_of_the_readme() -> None:
     narrow = "\n".join(printed(found, 80, points))
     assert max(map(len, narrow.splitlines())) <= 80
     assert sorted(numbers.findall(narrow)) == sorted(numbers.findall(shown))
+
+
+COMMANDS = [
+    "evaluate data --score score_lr --score score_nb --metric roc_auc --unit campaign --baseline score_lr --by source",
+    "attribute data --score score_nb --by source --by night --unit cluster_tight --top 3",
+    "attribute data --cluster cluster_loose --classes campaign --top 3",
+    "metrics calibration",
+    "history store --metric roc_auc",
+    "check store --rule 'roc_auc >= 0.99' --since 2026-01-01 --again",
+    "info store",
+]
+WIDTHS = (500, 200, 100, 80, 60)
+WALK = """import fcntl, json, shlex, struct, sys, termios
+from streameval.cli import main
+for width in json.loads(sys.argv[1]):
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    for line in json.loads(sys.argv[2]):
+        try:
+            main(shlex.split(line), standalone_mode=False)
+        except SystemExit:
+            pass
+        print("@@@", flush=True)
+"""
+
+
+def on_a_terminal(folder: Path) -> list[list[str]]:
+    """What the commands print on terminals of the widths, without colours and progress."""
+    leader, follower = os.openpty()
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    words = [sys.executable, "-c", WALK, json.dumps(WIDTHS), json.dumps(COMMANDS)]
+    process = subprocess.Popen(words, cwd=folder, stdin=follower, stdout=follower, stderr=follower, env=environment)
+    os.close(follower)
+    printed = bytearray()
+    with suppress(OSError):  # raised at the end
+        while block := os.read(leader, 1 << 16):
+            printed += block
+    os.close(leader)
+    assert process.wait() == 0, printed[-2000:]
+    lines = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", printed.decode()).replace("\r\n", "\n").split("\n")
+    texts = "\n".join(line for line in lines if "rows/s" not in line).split("@@@\n")
+    return [texts[i : i + len(COMMANDS)] for i in range(0, len(texts) - 1, len(COMMANDS))]
+
+
+def test_a_narrow_terminal_loses_no_word(tmp_path: Path) -> None:
+    """Each verdict, id, name and number of a wide terminal is whole on narrower ones."""
+    (tmp_path / "data").symlink_to(ROOT / "data" / "spam_messages")
+    Store(tmp_path / "store").update(tmp_path / "data", score="score_lr", metrics="roc_auc")
+    wide, *narrow = on_a_terminal(tmp_path)
+    for width, screens in zip(WIDTHS[1:], narrow, strict=True):
+        for command, complete, shown in zip(COMMANDS, wide, screens, strict=True):
+            lost = Counter(WORD.findall(complete)) - Counter(WORD.findall(shown))
+            assert {*lost} <= HEADS, (width, command, lost)
+            assert max(map(len, shown.splitlines())) <= width or command.startswith("check"), (width, command)
 
 
 def test_text_is_plain_wherever_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
