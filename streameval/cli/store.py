@@ -505,18 +505,15 @@ def _interval(fact: Finding) -> str:
     return "" if low is None or high is None else f"[{digits(low, 4)}, {digits(high, 4)}]"
 
 
-@click.command()
-@_STORE
-@options("drift")
-def drift(store: str, **asked: Any) -> None:
+@reads_store("drift", PLAIN)
+def drift(store: Store, to: Output, **asked: Any) -> None:
     """Compare the scores of nights of STORE with those of other nights, without labels.
 
     ks is the largest difference of the distribution functions, w1 the area between them in units of the score, psi the
     population stability index over ten bins of the nights --against. Rows count once, whatever their weight. If the
     store keeps a unit, ks and w1 have a p-value and a lower end at 95 %, and psi the value that it has without drift.
     """
-    to = Output.take(asked, PLAIN)
-    result = opened_store(store, asked).drift(**asked)
+    result = store.drift(**asked)
     facts = result.to_dict()
     lines = [
         (name.replace("_", " "), value if isinstance(value, str) else digits(value))

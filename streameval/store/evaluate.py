@@ -199,6 +199,11 @@ def span_of(snapshot: Snapshot, against: str) -> list[Entry]:
     return select_entries(snapshot.entries, since=since, until=until)
 
 
+def dates_of(snapshot: Snapshot, dates: str) -> list[Entry]:
+    """The nights of a span of dates, or of one date."""
+    return span_of(snapshot, dates if ".." in dates else f"{dates}..{dates}")
+
+
 def _key(configuration: Configuration, request: Request, entries: Sequence[Entry]) -> str:
     """The cache key of an evaluation: the options that affect it, the labels, and the contents of the states."""
     facts = ((entry.partition, str(entry.labels), *(c for s in entry.states for c in s.content)) for entry in entries)

@@ -12,6 +12,7 @@ from streameval.kinds import in_words, texts
 from streameval.options import recorded
 from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
+from streameval.store.evaluate import dates_of
 from streameval.store.nights.partitions import select_entries
 from streameval.wording import few, plural, size, visible
 
@@ -183,7 +184,7 @@ class Reading:
 
 
 FOLDING = ("update", "replace", "add")
-READING = ("show", "history", "check", "diagnose", "attribute", "info")  # verbs that read states
+READING = ("show", "history", "check", "diagnose", "drift", "attribute", "info")  # verbs that read states
 _RUN = ("dry_run", "on_error")  # these do not change what is read
 _KEEPS = {"show": "the results until the next update", "history": "the values of the nights", "check": "judgements"}
 
@@ -248,6 +249,10 @@ def _plan_reading(context: StoreContext, verb: str, asked: Mapping[str, Any]) ->
         columns = [column for metric in metrics for _, column in nightly.named(metric, of)]
     elif verb == "attribute":
         columns = [asked[name] for name in ("cluster", "score") if asked.get(name)]
+    elif verb == "drift":
+        columns = [asked["score"]]
+        both = {entry.partition: entry for entry in (*dates_of(snapshot, asked["against"]), *entries)}
+        entries = [both[name] for name in sorted(both, key=list(snapshot.entries).index)]
     sizes: dict[str, list[int]] = {}
     if verb != "info" or asked.get("verify"):
         for state in (s for entry in entries for s in entry.states if not columns or s.of in columns):

@@ -14,7 +14,7 @@ from streameval.options import honoured, refuse
 from streameval.store.attribution import ATTRIBUTED, attribute, costs
 from streameval.store.changing import Changing, several
 from streameval.store.context import StoreContext
-from streameval.store.evaluate import evaluate, span_of, store_source
+from streameval.store.evaluate import dates_of, evaluate, store_source
 from streameval.store.files.location import Location
 from streameval.store.info import Info, info, plan
 from streameval.store.nights.diagnosis import (
@@ -364,8 +364,8 @@ class Store(Changing):
     def plan(self, verb: str, **asked: Any) -> Reading:
         """Forecast what a verb would read and keep with these arguments.
 
-        ``show``, ``history``, ``check``, ``diagnose``, ``attribute`` and ``info`` read states, whose sizes are in the
-        ledger; ``update``, ``replace`` and ``add`` read ``data``, of which only footers are read here.
+        ``show``, ``history``, ``check``, ``diagnose``, ``drift``, ``attribute`` and ``info`` read states, whose sizes
+        are in the ledger; ``update``, ``replace`` and ``add`` read ``data``, of which only footers are read here.
 
         Raises
         ------
@@ -473,7 +473,7 @@ class Store(Changing):
         """
         snapshot, configuration = self._context.begun()
         sides = [select_entries(snapshot.entries, since=since, until=until)]
-        sides.append(span_of(snapshot, against if ".." in against else f"{against}..{against}"))
+        sides.append(dates_of(snapshot, against))
         nights, other = (Nights(entries, configuration, self._context.compaction) for entries in sides)
         return drift_of(nights, other, self._context.engine(), score)
 

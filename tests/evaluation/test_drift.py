@@ -72,6 +72,9 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     assert found.ks == pytest.approx(ks_2samp(scores[4], before).statistic)
     assert found.w1 == pytest.approx(wasserstein_distance(scores[4], before))
     assert found.ks_p < 0.01 < store.drift("s", since="2026-01-02", until="2026-01-02", against="2026-01-01").ks_p
+    plan = store.plan("drift", score="s", since="2026-01-05", against="2026-01-01..2026-01-02")
+    assert (plan.nights, plan.rows, plan.keeps) == (3, 2400, "nothing")
+    assert set(plan.columns) == {"score s", "score.blocks s"}
     rules = ["drift_ks[s] <= 0.05 @95%", "drift_w1[s] <= 0.1", "drift_psi[s] <= 0.2"]
     assert [one.outcome for one in store.check(rules).judgements] == ["failed"] * 3
     assert [one.outcome for one in store.check(rules, "night=2026-01-04", again=True).judgements] == ["passed"] * 3
