@@ -275,14 +275,18 @@ class Rule:
         ]
 
     def judges(self, named: Mapping[str, object]) -> bool:
-        """Whether the rule judges a slice.
+        """Whether the rule judges a slice; one without slices judges all rows, which are named by nothing.
 
         Examples
         --------
         >>> rule = Rule.read("roc_auc{country=DE,length=*} >= 0.9")
         >>> rule.judges({"length=0,20": "<0", "country": "DE"}), rule.judges({"length=0,20": "<0", "country": "FR"})
         (True, False)
+        >>> Rule.read("roc_auc >= 0.9").judges({}), rule.judges({})
+        (True, False)
         """
+        if not self.slices:
+            return not named
         own = self.values_of(named) or {}
         pairs = self.slices if self.slices != EVERY else ()
         return bool(own) and all(_is_value(text, own[column]) for column, text in pairs)
