@@ -173,6 +173,7 @@ def fitting_rows(
 
 
 _TYPES, _IGNORED = b"ARROW:schema", b"ARROW-schema"  # the key of the types, and one that Arrow passes over
+_SIGNATURE = 28  # bytes behind a footer that is not encrypted itself, where columns are
 _UNKNOWN = (pa.ArrowException, ValueError, KeyError, TypeError)
 GUARD = 16  # random bytes that every answer must overwrite
 HOLE = 8 << 10  # gap in bytes up to which one request fetches two chunks
@@ -245,11 +246,15 @@ def footer_at(filesystem: fs.FileSystem, path: str) -> pq.FileMetaData:
     integers of polars, it reads nothing of the file. The footer is then read without the key, and columns have the
     types of Parquet; see `typed`.
     """
-    try:
-        return pq.read_metadata(path, filesystem=filesystem)
-    except _UNKNOWN as error:
-        with filesystem.open_input_file(path) as handle:
+    with filesystem.open_input_file(path) as handle:
+        try:
+            footer = pq.read_metadata(handle)
+        except _UNKNOWN as error:
             return _untyped(handle, error)
+        handle.seek(handle.size() - 8)
+        if int.from_bytes(handle.read(4), "little") == footer.serialized_size + _SIGNATURE:
+            raise OSError("some of its columns are encrypted, and Arrow would abort; write it without encryption")
+        return footer
 
 
 def _untyped(handle: pa.NativeFile, error: Exception) -> pq.FileMetaData:

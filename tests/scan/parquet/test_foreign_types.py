@@ -260,3 +260,14 @@ def test_a_filtered_dataset_of_such_times_is_refused(spark: Path) -> None:
         ):
             evaluate(data, score="score", by=by)
     assert evaluate(dataset.filter(pc.field("score") > 0.15), score="score").rows == 5
+
+
+def test_encrypted_columns_are_refused(tmp_path: Path) -> None:
+    """A signature of 28 bytes follows such a footer; Arrow aborts the process when it looks at a column."""
+    path = tmp_path / "part.parquet"
+    pq.write_table(pa.table({"label": [0, 1], "score": [0.5, 0.25]}), path)
+    data = path.read_bytes()
+    size = struct.unpack("<I", data[-8:-4])[0]
+    path.write_bytes(data[:-8] + bytes(28) + struct.pack("<I", size + 28) + b"PAR1")
+    with pytest.raises(CorruptFileError, match=r"part\.parquet: cannot be read: some of its columns are encrypted"):
+        evaluate(str(path), score="score")
