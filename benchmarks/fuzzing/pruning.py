@@ -134,8 +134,8 @@ def _kept(found: scan.Scan, where: Any, tally: Tally, *, pruned: bool = True) ->
     if pruned:
         try:
             pieces = scan.prune(found, test)[0].pieces
-        except MissingInputError as error:
-            tally.refused(error)
+        except MissingInputError:
+            tally.refusals["no row meets the condition"] += 1
             return []
     batches = (batch for piece in pieces for batch in scan.read(piece, found.schema))
     return sorted(n for batch in batches for n in batch.column("n").filter(pa.array(test.kept(batch))).to_pylist())

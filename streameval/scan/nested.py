@@ -70,6 +70,19 @@ def type_at(schema: pa.Schema, path: tuple[str | int, ...]) -> pa.DataType:
     return kind
 
 
+def fields_below(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    """The paths and types of fields of structs, at any depth.
+
+    >>> list(fields_below(pa.schema({"id": pa.int64(), "meta": pa.struct({"length": pa.int32()})})))
+    [('meta.length', DataType(int32))]
+    """
+    for field in fields:
+        if above:
+            yield f"{above}{field.name}", field.type
+        if types.is_struct(field.type):
+            yield from fields_below(field.type, f"{above}{field.name}.")
+
+
 class TableNames(dict[int | str, str]):
     """The paths that a table has for its columns and fields now, by their ids in a file or by their paths in it."""
 

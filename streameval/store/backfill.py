@@ -20,7 +20,7 @@ from streameval.store.files.entries import merge_facts
 from streameval.store.nights.configuration import KEPT, SUBSETS, Configuration, contradiction_error, plain_options
 from streameval.store.nights.fold import find_types, fold_partitions
 from streameval.store.nights.merge import spec_as_kept
-from streameval.store.nights.partitions import discover
+from streameval.store.nights.partitions import discover, find_rewritten
 from streameval.wording import unknown_column
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streameval.engine.cluster import ClusterEngine
     from streameval.engine.threads import ThreadEngine
     from streameval.options import Option
+    from streameval.scan.files.tables import Tables
     from streameval.states.protocol import StoredSpec
     from streameval.store.files.entries import Entry
     from streameval.store.files.published import StateFiles
@@ -160,13 +161,13 @@ class Backfill:
     ----------
     before, after : the old and the new configuration
     data : paths of the files of nights; None for the paths that they were folded from
-    delta_version : version of Delta tables; None for the current one
+    tables : version and snapshot of the tables among the data
     """
 
     before: Configuration
     after: Configuration
     data: Any
-    delta_version: int | None
+    tables: Tables
 
     @cached_property
     def _relaxed(self) -> Configuration:
@@ -258,16 +259,19 @@ class Backfill:
         DataError
             If the files of a night changed since it was folded.
         """
-        version, partitions, gone = self.delta_version, [], []
-        roots = {entry.root for entry in entries}
-        present = {p.name: p for p in ([] if self.data is None else discover(self.data, roots, version))}
+        partitions: list[Partition] = []
+        gone: list[str] = []
+        roots, by_name = {entry.root for entry in entries}, {entry.partition: entry for entry in entries}
+        present = {p.name: p for p in ([] if self.data is None else discover(self.data, roots, self.tables))}
+        changed = [p for p in present.values() if p.name in by_name and p.fingerprint != by_name[p.name].fingerprint]
+        rewritten = find_rewritten(changed, by_name, self.tables)
         for entry in entries:
             if self.data is None:
-                present |= {partition.name: partition for partition in _discover_again(entry, version)}
+                present |= {partition.name: partition for partition in _discover_again(entry, self.tables)}
             partition = present.get(entry.partition)
             if partition is None:
                 gone.append(entry.partition)
-            elif partition.fingerprint != entry.fingerprint:
+            elif partition.fingerprint != entry.fingerprint and partition.name not in rewritten:
                 raise DataError(f"{entry.partition}: its files changed since it was folded; update or replace it first")
             else:
                 partitions.append(partition)
@@ -290,10 +294,10 @@ def _relabel_states(
     return replace(entry, states=tuple(states))
 
 
-def _discover_again(entry: Entry, delta_version: int | None) -> list[Partition]:
+def _discover_again(entry: Entry, tables: Tables) -> list[Partition]:
     """The partitions at the original path of a night; empty if it no longer exists."""
     try:
-        return discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], delta_version)
+        return discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], tables)
     except MissingInputError:
         return []
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
 from streameval.options import check_policies, honoured, refuse
+from streameval.scan.files.tables import Tables
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.backfill import Backfill, extend_configuration, list_added, list_altered, remove_column
 from streameval.store.files.location import check_apart, check_empty, check_files
@@ -96,6 +97,7 @@ class Changing:
         verify: bool = False,
         on_error: str = "raise",
         delta_version: int | None = None,
+        snapshot: int | None = None,
         **options: Any,
     ) -> Update:
         """Fold the partitions that are new or changed since the last update, in one commit.
@@ -115,8 +117,9 @@ class Changing:
             updates with ``"skip"`` fold it again until it is complete. A readable file that lacks a column, or has
             nulls without a policy, always fails its partition: leaving out its rows would give wrong values that look
             plausible.
-        delta_version : int, optional
-            Version of the Delta tables among the data, by default the current one.
+        delta_version, snapshot : int, optional
+            Version of the Delta tables, and id of the snapshot of the Iceberg tables among the data; by default the
+            current ones. Partitions whose rows were only written to other files (compaction) are unchanged.
         **options
             Options of the first update, as in `streameval.evaluate`. ``label, pos_label, score, cluster, sketch,
             classes, weight, where, by, max_slices, unit, nan, nulls, unlabelled, cluster_scope, common_rows, approx,
@@ -136,31 +139,38 @@ class Changing:
         StoreError
             If another update was committed meanwhile.
         """
-        context, skip = self._context, _skips(on_error)
-        snapshot, configuration, changes = find_changes(context, data, options, delta_version)
-        entries, keeps = snapshot.entries, str(configuration) if snapshot.version < 0 else ""
+        context, skip, tables = self._context, _skips(on_error), Tables(delta_version, snapshot)
+        before, configuration, changes = find_changes(context, data, options, tables)
+        entries, keeps = before.entries, str(configuration) if before.version < 0 else ""
         doubted = [p for p in changes.unchanged if verify or (skip and entries[p.name].incomplete)]
         unchanged = len(changes.unchanged) - len(doubted)
-        done = Update(snapshot.version, unchanged=unchanged, gone=changes.gone, keeps=keeps)
+        done = Update(before.version, unchanged=unchanged, gone=changes.gone, keeps=keeps)
         if dry_run:
             new, changed, suspected = map(_names, (changes.new, changes.changed, doubted))
             return with_changes(done, new=new, changed=changed, suspected=suspected)
         due = [*changes.new, *changes.changed, *doubted]
-        configuration, nights, errors = _fold(context, snapshot, configuration, due, skip=skip)
+        configuration, nights, errors = _fold(context, before, configuration, due, skip=skip)
         compared = _names([*doubted, *(changes.changed if verify else ())])
         again = [name for name in nights if name in compared]
         same = [name for name in again if _same(context, configuration, entries[name], nights[name].entry)]
         nights = {name: night for name, night in nights.items() if name not in same}
         left = [name for name in _names(changes.unchanged) if name not in nights and entries[name].incomplete]
         done = with_changes(done, unchanged=unchanged + len(same), incomplete=tuple(left))
-        return _commit(context, snapshot, configuration, nights, errors, done)
+        return _commit(context, before, configuration, nights, errors, done)
 
-    def replace(self, data: Any, *, on_error: str = "raise", delta_version: int | None = None) -> Update:
+    def replace(
+        self,
+        data: Any,
+        *,
+        on_error: str = "raise",
+        delta_version: int | None = None,
+        snapshot: int | None = None,
+    ) -> Update:
         """Fold partitions of the store again, even if their files look unchanged; for late corrections.
 
         Parameters
         ----------
-        data, on_error, delta_version
+        data, on_error, delta_version, snapshot
             As `update`.
 
         Raises
@@ -171,9 +181,9 @@ class Changing:
             As `update`.
         """
         context, skip = self._context, _skips(on_error)
-        snapshot, configuration, partitions = find_replaced(context, data, delta_version)
-        configuration, nights, errors = _fold(context, snapshot, configuration, partitions, skip=skip)
-        return _commit(context, snapshot, configuration, nights, errors, Update(snapshot.version))
+        before, configuration, partitions = find_replaced(context, data, Tables(delta_version, snapshot))
+        configuration, nights, errors = _fold(context, before, configuration, partitions, skip=skip)
+        return _commit(context, before, configuration, nights, errors, Update(before.version))
 
     def remove(self, names: str | Sequence[str] = (), *, columns: str | Sequence[str] = ()) -> Update:
         """Remove partitions by name, such as ``night=2026-01-11``, or columns; earlier versions still have them.
@@ -207,7 +217,13 @@ class Changing:
         return done
 
     def add(
-        self, *, data: Any = None, since: str | date | None = None, delta_version: int | None = None, **options: Any
+        self,
+        *,
+        data: Any = None,
+        since: str | date | None = None,
+        delta_version: int | None = None,
+        snapshot: int | None = None,
+        **options: Any,
     ) -> Update:
         """Add columns or metrics in one commit; nights whose files still exist are folded for the new columns only.
 
@@ -226,8 +242,8 @@ class Changing:
             The files of the nights, if they have moved.
         since : str or date, optional
             Only nights from this date on are folded.
-        delta_version : int, optional
-            Version of the Delta tables that hold the nights, by default the current one.
+        delta_version, snapshot : int, optional
+            As `update`.
 
         Returns
         -------
@@ -247,25 +263,25 @@ class Changing:
             if name not in honoured("add"):
                 refuse("add", name)
         context = self._context
-        snapshot, backfill = begin_backfill(context, options, data, delta_version)
-        chosen = select_entries(snapshot.entries, since=since) if snapshot.entries else []
+        before, backfill = begin_backfill(context, options, data, Tables(delta_version, snapshot))
+        chosen = select_entries(before.entries, since=since) if before.entries else []
         engine = context.engine()
         with engine.progress, context.files.undone() as files:
             after, entries, folded, gone, without = backfill.fold(
-                list(snapshot.entries.values()), chosen, engine, files, context.workers()
+                list(before.entries.values()), chosen, engine, files, context.workers()
             )
         changed = folded or after.to_dict() != backfill.before.to_dict()
         done = Update(
-            snapshot.version + bool(changed),
+            before.version + bool(changed),
             changed=folded,
             gone=(*gone, *without),
             lacking=without,
-            rows=sum(snapshot.entries[name].rows for name in folded),
+            rows=sum(before.entries[name].rows for name in folded),
             joined=list_added(backfill.after, backfill.before),
             altered=list_altered(backfill.after, backfill.before),
         )
         if changed:
-            context.commit(snapshot, after, entries, str(done))
+            context.commit(before, after, entries, str(done))
         return done
 
     def vacuum(
@@ -306,7 +322,7 @@ def several(given: str | Sequence[str] | None) -> list[str]:
 
 
 def find_changes(
-    context: StoreContext, data: object, options: Mapping[str, object], delta_version: int | None
+    context: StoreContext, data: object, options: Mapping[str, object], tables: Tables
 ) -> tuple[Snapshot, Configuration, Changes]:
     """The snapshot, the configuration (new for a first update), and the new and changed partitions of the data."""
     check_apart(context.location, data)
@@ -319,12 +335,12 @@ def find_changes(
     else:
         configuration = context.configuration(snapshot)
         configuration.refuse_others(given)
-    partitions = _discover(context, data, snapshot, delta_version)
-    return snapshot, configuration, compare_partitions(partitions, snapshot.entries, data)
+    partitions = _discover(context, data, snapshot, tables)
+    return snapshot, configuration, compare_partitions(partitions, snapshot.entries, data, tables)
 
 
 def find_replaced(
-    context: StoreContext, data: object, delta_version: int | None
+    context: StoreContext, data: object, tables: Tables
 ) -> tuple[Snapshot, Configuration, list[Partition]]:
     """The snapshot, the configuration, and the partitions of the data.
 
@@ -335,16 +351,16 @@ def find_replaced(
     """
     snapshot, configuration = context.begun()
     check_apart(context.location, data)
-    partitions = _discover(context, data, snapshot, delta_version)
+    partitions = _discover(context, data, snapshot, tables)
     absent = [partition.name for partition in partitions if partition.name not in snapshot.entries]
     if absent:
         raise MissingInputError(f"{absent[0]}: the store has no such partition to replace; use update")
     return snapshot, configuration, partitions
 
 
-def _discover(context: StoreContext, data: object, snapshot: Snapshot, delta_version: int | None) -> list[Partition]:
+def _discover(context: StoreContext, data: object, snapshot: Snapshot, tables: Tables) -> list[Partition]:
     """The partitions of the data; raises `OptionError` if a file lies in the store."""
-    partitions = discover(data, {entry.root for entry in snapshot.entries.values()}, delta_version)
+    partitions = discover(data, {entry.root for entry in snapshot.entries.values()}, tables)
     kind = context.location.filesystem.type_name
     files = (file for partition in partitions for file in partition.files)
     check_files(context.location, (file.path for file in files if file.filesystem.type_name == kind))
@@ -352,7 +368,7 @@ def _discover(context: StoreContext, data: object, snapshot: Snapshot, delta_ver
 
 
 def begin_backfill(
-    context: StoreContext, named: Mapping[str, object], data: object, delta_version: int | None
+    context: StoreContext, named: Mapping[str, object], data: object, tables: Tables
 ) -> tuple[Snapshot, Backfill]:
     """The snapshot, and its change by the added columns and metrics.
 
@@ -375,7 +391,7 @@ def begin_backfill(
             "the store counts only rows with a value in all columns (common_rows), and a new column may lack some; "
             "create another store with this column as well"
         )
-    return snapshot, Backfill(before, after, data, delta_version)
+    return snapshot, Backfill(before, after, data, tables)
 
 
 def _skips(on_error: str) -> bool:

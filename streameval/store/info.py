@@ -10,6 +10,7 @@ from streameval import scan
 from streameval.errors import MissingInputError, OptionError, StoreError
 from streameval.kinds import in_words, texts
 from streameval.options import recorded
+from streameval.scan.files.tables import Tables
 from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
 from streameval.store.evaluate import dates_of
@@ -196,11 +197,12 @@ def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
     if verb not in FOLDING:
         raise OptionError(f"verb={verb!r} must be one of {', '.join((*READING, *FOLDING))}")
     options = {name: value for name, value in asked.items() if name not in _RUN}
-    data, version = options.pop("data", None), options.pop("delta_version", None)
+    data = options.pop("data", None)
+    tables = Tables(options.pop("delta_version", None), options.pop("snapshot", None))
     due: Sequence[Partition]
     if verb == "add":
         since = options.pop("since", None)
-        snapshot, backfill = begin_backfill(context, options, data, version)
+        snapshot, backfill = begin_backfill(context, options, data, tables)
         chosen = select_entries(snapshot.entries, since=since) if snapshot.entries else []
         configuration, due = backfill.plan(chosen)
         altered = [f"{name}={new}" for name, _, new in list_altered(backfill.after, backfill.before)]
@@ -208,10 +210,10 @@ def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
     else:
         if verb == "update":
             verify = options.pop("verify", False)
-            _, configuration, changes = find_changes(context, data, options, version)
+            _, configuration, changes = find_changes(context, data, options, tables)
             due = [*changes.new, *changes.changed, *(changes.unchanged if verify else ())]
         else:
-            _, configuration, due = find_replaced(context, data, version)
+            _, configuration, due = find_replaced(context, data, tables)
         keeps = str(configuration).removeprefix("keeps ")
     files = [file for partition in due for file in partition.files]
     columns = configuration.columns if due else ()

@@ -3,7 +3,7 @@
 A table is named by its directory, by a metadata file, by ``catalog://name/namespace.table`` of a catalog that pyiceberg
 is configured for, or is a `pyiceberg.table.Table`. A directory stands for its newest metadata file; a catalog knows
 which one is current. Columns are found by their field ids, so that a file may have other names; a column that a file
-lacks has its initial default there, but a field below a column that it lacks is an error. Rows that position deletes or
+lacks has its initial default there, and a field of a struct is null. Rows that position deletes or
 deletion vectors name are left out. Equality deletes are refused, since they would have to be joined with the rows.
 """
 
@@ -21,7 +21,7 @@ from pyarrow import fs
 from streameval.errors import CorruptFileError, DataError, MissingInputError, OptionError
 from streameval.scan.faults import reason
 from streameval.scan.files.tables import LiveFile
-from streameval.scan.nested import TableNames
+from streameval.scan.nested import TableNames, fields_below
 from streameval.scan.pieces import Constant
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.name_mapping import MappedField, NameMapping
+    from pyiceberg.table.snapshots import Snapshot as Made
 
     from streameval.typing import Array
 
@@ -118,6 +119,30 @@ class Snapshot:
     number: int | None
     name: str
 
+    @property
+    def location(self) -> str:
+        """The directory of the table, in its file system."""
+        return _Deletes(self.table, self.name).place(self.table.location())[1].rstrip("/")
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether it has the rows of the snapshot before it, in other files."""
+        made = self._made
+        return bool(made and made.summary and made.summary.operation.value == "replace")
+
+    @property
+    def _made(self) -> Made | None:
+        """The snapshot as pyiceberg has it."""
+        return self.table.current_snapshot() if self.number is None else self.table.snapshot_by_id(self.number)
+
+    def ancestors(self) -> Iterator[Snapshot]:
+        """The snapshot itself and those before it, until one has expired."""
+        made = self._made
+        while made is not None:
+            yield Snapshot(self.table, made.snapshot_id, self.name)
+            parent = made.parent_snapshot_id
+            made = None if parent is None else self.table.snapshot_by_id(parent)
+
     def files(self) -> Iterator[tuple[fs.FileSystem, LiveFile]]:
         """The files, with absolute paths, each with its file system.
 
@@ -144,7 +169,9 @@ class Snapshot:
                 ) from error
             raise CorruptFileError(f"{self.name}: its manifests cannot be read: {reason(error)}") from error
         names, columns = _columns(schema, self.table.name_mapping())
-        deletes = _Deletes(self.table, self.name)
+        deletes, by_name = _Deletes(self.table, self.name), dict(columns)
+        partitions: dict[tuple[Any, ...], tuple[str, tuple[tuple[str, Constant], ...]]] = {}
+        specs = self.table.specs()
         for task in tasks:
             if task.file.file_format.name != "PARQUET":
                 kind = task.file.file_format.name
@@ -152,9 +179,15 @@ class Snapshot:
                     f"{self.name}: {task.file.file_path} is {kind}; write the table's data files as Parquet"
                 )
             filesystem, path = deletes.place(task.file.file_path)
-            constants = tuple(self._constants(task.file, schema, dict(columns)))
-            live = LiveFile(path, task.file.file_size_in_bytes, constants, columns, deletes.bits(task), names)
-            yield filesystem, live
+            values = task.file.partition
+            key = task.file.spec_id, *map(values.__getitem__, range(len(values)))
+            if key not in partitions:  # which takes longer than pyiceberg needs for a file
+                spec = specs[task.file.spec_id]
+                partition = spec.partition_to_path(values, self.table.schema()) if spec.fields else ""
+                partitions[key] = partition, tuple(self._constants(task.file, schema, by_name))
+            partition, constants = partitions[key]
+            size, deleted = task.file.file_size_in_bytes, deletes.bits(task)
+            yield filesystem, LiveFile(path, size, constants, columns, deleted, names, partition)
 
     def _constants(
         self, file: DataFile, schema: Schema, columns: Mapping[str, Constant]
@@ -175,7 +208,7 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _columns(schema: Schema, mapping: NameMapping | None) -> tuple[TableNames, tuple[tuple[str, Constant], ...]]:
-    """The names of columns and fields by id, and all columns with their initial defaults.
+    """The names of columns and fields by id, and all columns with their initial defaults, fields of structs with null.
 
     A file without ids was added as it is; the table's name mapping says which ids its names stand for.
     """
@@ -187,6 +220,8 @@ def _columns(schema: Schema, mapping: NameMapping | None) -> tuple[TableNames, t
         (field.name, Constant(field.initial_default, kinds.field(field.name).type, fallback=True))
         for field in schema.fields
     )
+    later = [(path, kind) for path, kind in fields_below(kinds) if schema.find_field(path).initial_default is None]
+    columns += tuple((path, Constant(None, kind, fallback=True)) for path, kind in later)
     by_id = index_name_by_id(schema)
     names = TableNames((number, name) for number, name in by_id.items())
     paths = {name: name for name in by_id.values()} if mapping is None else dict(_mapped(mapping.root, by_id))
@@ -211,9 +246,19 @@ class _Deletes:
 
         self._io, self._name = PyArrowFileIO(table.io.properties), name
         self._positions: dict[str, dict[str, Any]] = {}
+        self._folders: dict[str, tuple[fs.FileSystem, str]] = {}
 
     def place(self, location: str) -> tuple[fs.FileSystem, str]:
         """The file system of a location, and the path in it."""
+        folder, _, name = location.rpartition("/")
+        if set("?#;") & set(name) or not folder:  # which may be no parts of a path
+            return self._place(location)
+        if folder not in self._folders:
+            self._folders[folder] = self._place(folder)
+        filesystem, path = self._folders[folder]
+        return filesystem, f"{path}/{name}"
+
+    def _place(self, location: str) -> tuple[fs.FileSystem, str]:
         scheme, host, path = self._io.parse_location(location, self._io.properties)
         return fs.LocalFileSystem() if scheme == "file" else self._io.fs_by_scheme(scheme, host), path
 

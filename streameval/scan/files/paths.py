@@ -19,7 +19,8 @@ import logging
 import os
 import posixpath
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,22 +31,19 @@ from pyarrow import fs
 from streameval.errors import CorruptFileError, DataError, MissingInputError, SchemaError
 from streameval.scan.faults import READ_ERRORS, reason, unreadable
 from streameval.scan.files import iceberg
-from streameval.scan.files.tables import Tables, live_files
+from streameval.scan.files.tables import HIVE_NULL, Tables, live_files, rewriting_versions
 from streameval.scan.files.uris import Uri, local_path, shown
 from streameval.scan.files.walk import ICEBERG, Entry, LocalTree, Tree, recognise, summaries, tree_of
 from streameval.scan.pieces import Constant
 from streameval.wording import unescaped, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyiceberg.table import Table
 
     from streameval.scan.nested import TableNames
     from streameval.typing import Array
-
-
-HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +76,9 @@ class File:
         The columns of the table with the value that they have in a file which was written before they were added.
     names : TableNames or None
         The names that the table has for columns of the file; None if they are those in the file.
+    table : str
+        The name that a store gives to its part of a table: that of the partition, or of a table without partitions,
+        whose files stand for no rows of their own. Empty for other files.
     """
 
     filesystem: fs.FileSystem
@@ -93,6 +94,7 @@ class File:
     deleted: bytes = b""
     columns: tuple[tuple[str, Constant], ...] = ()
     names: TableNames | None = None
+    table: str = ""
 
     @property
     def origin(self) -> str:
@@ -247,8 +249,21 @@ def of_iceberg(table: Table, tables: Tables, name: str = "") -> list[File]:
     """The files of an Iceberg table, in the snapshot that `tables` asks for; see `streameval.scan.files.iceberg`."""
     tables.found.add(ICEBERG)
     name = name or ".".join(table.name()) or table.location()
-    found = list(iceberg.Snapshot(table, tables.snapshot, name).files())
-    root = root_of(posixpath.commonpath([posixpath.dirname(live.path) for _, live in found])) if found else ""
+    snapshot = iceberg.Snapshot(table, tables.snapshot, name)
+    files = _in_snapshot(snapshot)
+    if not files:
+        raise MissingInputError(f"{name}: the Iceberg table is empty in this snapshot; name another by snapshot")
+    tables.histories.append((one.rewrites, _in_snapshot(one)) for one in snapshot.ancestors())
+    return files
+
+
+def _in_snapshot(snapshot: iceberg.Snapshot) -> list[File]:
+    """The files of a snapshot, sorted by path."""
+    location, found = snapshot.location, list(snapshot.files())
+    data = posixpath.join(location, "data")
+    folders = [posixpath.dirname(live.path) for _, live in found]
+    root = next((root for root in (data, location) if all(_is_below(f"{f}/", root) for f in folders)), "")
+    root = root or root_of(posixpath.commonpath(folders))
     files = [
         File(
             filesystem,
@@ -261,11 +276,10 @@ def of_iceberg(table: Table, tables: Tables, name: str = "") -> list[File]:
             real=live.path,
             deleted=live.deleted,
             names=live.names,
+            table=live.partition or posixpath.basename(location),
         )
         for filesystem, live in found
     ]
-    if not files:
-        raise MissingInputError(f"{name}: the Iceberg table is empty in this snapshot; name another by snapshot")
     return sorted(files, key=lambda file: file.path)
 
 
@@ -275,9 +289,9 @@ def _open_iceberg(where: _Place, path: str, text: str, name: str) -> Table:
     return iceberg.open_table(path if where.scheme in ("", "relative") else f"{where.scheme}://{path}", options, name)
 
 
-def locate_all(texts: Iterable[str], delta_version: int | None = None) -> list[File]:
+def locate_all(texts: Iterable[str], tables: Tables | None = None) -> list[File]:
     """The files that several paths, patterns or URIs name, each once; see `locate`. Files left out are logged."""
-    tables = Tables(delta_version)
+    tables = tables or Tables()
     files = distinct(file for text in texts for file in locate(text, tables))
     tables.refuse_idle_version()
     tell(tables.others.items())
@@ -368,7 +382,9 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
             raise DataError(f"{name}: is a store, not data; evaluate it with streameval show, or with Store in Python")
     if base:
         for root in deltas:
-            files += _of_delta(where, root, text, [path for path, _ in real], found, tables.version)
+            below = partial(_of_delta, where, root, text, [path for path, _ in real], found)
+            files += below(tables.version)
+            tables.histories.append(_versions(where, root, text, tables.version, below))
         root = root_of(base.path if base.is_dir else posixpath.dirname(base.path))
         plain = [entry for entry in found if not (entry.is_dir or any(_is_below(entry.real, d) for d in deltas))]
         chosen, left = recognise(plain, where.filesystem) if where.pattern or base.is_dir else (plain, [])
@@ -410,41 +426,63 @@ def _file(where: _Place, entry: Entry, root: str, base: Entry) -> File:
     return File(where.filesystem, entry.path, name, root, size=size, mtime=mtime, real=entry.real, detour=detour)
 
 
-def _of_delta(
-    where: _Place, root: str, text: str, matches: Sequence[str], found: Sequence[Entry], version: int | None
-) -> Iterator[File]:
-    """The files of a Delta table that lie at or below the matched paths."""
+def _delta_uri(where: _Place, root: str, text: str) -> tuple[str, dict[str, str]]:
+    """Path or URI of a Delta table, and its storage options."""
     uri = root if where.scheme in ("", "relative") else f"{where.scheme}://{root}"
+    return uri, parsed.storage_options() if (parsed := Uri.parse(text)) else {}
+
+
+def _versions(
+    where: _Place, root: str, text: str, version: int | None, files_of: Callable[..., Iterator[File]]
+) -> Iterator[tuple[bool, list[File]]]:
+    """The versions of a Delta table from this one to earlier ones; see `Tables`."""
+    for number, rewrites in rewriting_versions(*_delta_uri(where, root, text), version):
+        yield rewrites, list(files_of(number, vacuumed=True))
+
+
+def _of_delta(
+    where: _Place,
+    root: str,
+    text: str,
+    matches: Sequence[str],
+    found: Sequence[Entry],
+    version: int | None,
+    *,
+    vacuumed: bool = False,
+) -> Iterator[File]:
+    """The files of a Delta table that lie at or below the matched paths; if `vacuumed`, those too that do not exist."""
     name, tree = where.name_of(root), tree_of(where.filesystem)
     listed = {entry.real: entry for entry in found}
     above = root_of(posixpath.realpath(where.base) if isinstance(tree, LocalTree) else where.base)
-    for live in live_files(uri, parsed.storage_options() if (parsed := Uri.parse(text)) else {}, version, name):
+    for live in live_files(*_delta_uri(where, root, text), version, name):
         path = posixpath.join(root, live.path)
         if not any(path == match or _is_below(path, match) for match in matches):
             continue
-        entry = listed.get(path) or tree.entry(path)
-        if entry is None:
+        entry = listed.get(path) or (None if vacuumed else tree.entry(path))
+        if entry is None and not vacuumed:
             raise MissingInputError(
                 f"{where.name_of(path)}: does not exist, but this version of the Delta table has it; was it vacuumed?"
             )
-        if entry.size is not None and entry.size != live.size:
+        if entry is not None and entry.size is not None and entry.size != live.size:
             raise CorruptFileError(
                 f"{where.name_of(path)}: has {entry.size:,} bytes, but {live.size:,} in the log of the Delta table; it "
                 "was replaced or cut short: restore it"
             )
-        yield File(
+        file = File(
             where.filesystem,
             path,
             where.name_of(path),
             above if _is_below(root, above) else root,
             constants=live.constants,
             columns=live.columns,
-            size=entry.size,
-            mtime=entry.mtime,
+            size=live.size,
+            mtime=entry.mtime if entry else None,
             real=path,
             deleted=live.deleted,
             names=live.names,
         )
+        named = "=" in posixpath.dirname(file.origin)
+        yield replace(file, table=file.partition if named else live.partition or posixpath.basename(root))
 
 
 def _is_below(path: str, directory: str) -> bool:

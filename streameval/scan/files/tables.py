@@ -11,9 +11,11 @@ Apache Hudi tables are refused, because their timelines determine which files ar
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +25,7 @@ from streameval.forks import import_deltalake
 from streameval.scan.faults import reason
 from streameval.scan.files.uris import URI_OPTIONS, Uri
 from streameval.scan.files.walk import DELTA, HUDI, ICEBERG
-from streameval.scan.nested import TableNames
+from streameval.scan.nested import TableNames, fields_below
 from streameval.scan.pieces import Constant
 from streameval.wording import unescaped
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from streameval.scan.files.walk import Tree
 
 _MISREAD = re.compile(r"%[0-9a-fA-F]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _REMEDIES = {
     ICEBERG: "name the directory of the table, a metadata file or catalog://name/namespace.table, and filter by where",
     HUDI: "give a snapshot: what a Hudi reader returns as an Arrow table or dataset, or a copy written as Parquet",
@@ -44,7 +47,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A file of one version of a Delta table.
+    """A file of one version of a Delta or Iceberg table.
 
     Attributes
     ----------
@@ -54,6 +57,7 @@ class LiveFile:
     columns : the columns of the table, with their value in a file that was written before they were added
     deleted : one bit for each row, set if it is deleted, packed by `numpy.packbits`; rows beyond are not deleted
     names : the table's names for columns of the file, if they may differ
+    partition : the name of its partition by the values of the partition columns, ``night=2026-01-05``
     """
 
     path: str
@@ -62,6 +66,7 @@ class LiveFile:
     columns: tuple[tuple[str, Constant], ...]
     deleted: bytes
     names: TableNames | None = None
+    partition: str = ""
 
 
 @dataclass
@@ -74,12 +79,15 @@ class Tables:
     snapshot : id of the snapshot of the Iceberg tables to read, None for the current one
     found : the formats of the tables that were found
     others : the files that are left out because they are not Parquet, with the reasons
+    histories : for each table, its versions from the one that is read to earlier ones, as far as they can be read:
+        whether it has the rows of the version before it, in other files, and its files
     """
 
     version: int | None = None
     snapshot: int | None = None
     found: set[str] = field(default_factory=set)
     others: dict[str, str] = field(default_factory=dict)
+    histories: list[Iterator[tuple[bool, list[Any]]]] = field(default_factory=list)  # `File` is in a module above
     _formats: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     def roots(self, tree: Tree, place: str, paths: Sequence[tuple[str, bool]], name: str) -> dict[str, str]:
@@ -156,7 +164,8 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
         which = "its log" if version is None else f"version {version} in its log"
         raise CorruptFileError(f"{name}: a Delta table, but {which} cannot be read: {reason(error)}") from error
     kinds = actions.schema.field("partition").type if "partition" in actions.column_names else []
-    columns = {column.name: Constant(None, column.type, fallback=True) for column in schema}
+    kinds_of = [*((column.name, column.type) for column in schema), *fields_below(schema)]
+    columns = {path: Constant(None, kind, fallback=True) for path, kind in kinds_of}
     names = _names(table)
     found = []
     for row in actions.to_pylist():
@@ -168,12 +177,29 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
                 f"{name}: a shallow clone, which names files of another Delta table ({path}); name that one or copy it"
             )
         bits = deleted.pop(row["path"], b"") or deleted.pop(path, b"")
-        found.append(LiveFile(path, row["size_bytes"], constants, tuple(columns.items()), bits, names))
+        partition = "/".join(f"{quote(key, safe='')}={_segment(value)}" for key, value in values.items())
+        found.append(LiveFile(path, row["size_bytes"], constants, tuple(columns.items()), bits, names, partition))
     if deleted:
         raise CorruptFileError(
             f"{name}: a deletion vector refers to no file of the table ({min(deleted)}); repair the table"
         )
     return found
+
+
+def _segment(value: object) -> str:
+    """The value of a key as a directory has it."""
+    return HIVE_NULL if value is None else quote(str(value), safe=" :")
+
+
+def rewriting_versions(uri: str, options: Mapping[str, str], version: int | None) -> Iterator[tuple[int, bool]]:
+    """The versions of a Delta table, newest first, and whether each has the rows of the one before, in other files."""
+    from deltalake.exceptions import DeltaError
+
+    with suppress(DeltaError, OSError, ValueError):
+        table = import_deltalake().DeltaTable(uri, version=version, storage_options=dict(options) or None)
+        operations = {commit["version"]: commit.get("operation") for commit in table.history()}
+        for number in range(table.version(), -1, -1):
+            yield number, operations.get(number) == "OPTIMIZE"
 
 
 def misread(path: str) -> str:

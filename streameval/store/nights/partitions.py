@@ -29,6 +29,7 @@ from streameval.wording import few, hint, unescaped
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from streameval.scan.files.tables import Tables
     from streameval.store.files.entries import Entry
 
 
@@ -54,6 +55,11 @@ class Partition:
     fingerprint: str
     bytes: int
 
+    @property
+    def of_table(self) -> bool:
+        """Whether it belongs to a Delta or Iceberg table."""
+        return bool(self.files[0].table)
+
 
 @dataclass(frozen=True)
 class Changes:
@@ -71,7 +77,7 @@ class Changes:
     gone: tuple[str, ...]
 
 
-def discover(data: object, roots: Iterable[str] = (), delta_version: int | None = None) -> list[Partition]:
+def discover(data: object, roots: Iterable[str] = (), tables: Tables | None = None) -> list[Partition]:
     """Find the partitions of paths, patterns or URIs.
 
     Parameters
@@ -79,8 +85,8 @@ def discover(data: object, roots: Iterable[str] = (), delta_version: int | None 
     data : str, path, or sequence of those
     roots : iterable of str
         Known roots; a file below one of them is named relative to it.
-    delta_version : int, optional
-        Version of the Delta tables among the data, by default the current one.
+    tables : Tables, optional
+        Version and snapshot of the tables among the data, by default the current ones; receives their histories.
 
     Returns
     -------
@@ -99,13 +105,17 @@ def discover(data: object, roots: Iterable[str] = (), delta_version: int | None 
     named = [data] if isinstance(data, str | os.PathLike) else data
     if not isinstance(named, list | tuple) or not all(isinstance(item, str | os.PathLike) for item in named):
         raise OptionError(f"a store folds files: name paths, patterns or URIs, not a {type(data).__name__}")
-    located = locate_all(map(os.fspath, named), delta_version)
+    return group_files(locate_all(map(os.fspath, named), tables), roots)
+
+
+def group_files(located: Iterable[File], roots: Iterable[str] = ()) -> list[Partition]:
+    """The partitions of some files; see `discover`."""
     files = {(_with_scheme(file, file.path), file.name): file for file in located}
     by_name: dict[str, list[File]] = {}
     for (path, _), file in sorted(files.items(), key=lambda pair: pair[0]):
         root = max((root for root in roots if path.startswith(root.rstrip("/") + "/")), key=len, default=None)
         rooted = file if root is None else replace(file, root=root.partition("://")[2] if "://" in root else root)
-        by_name.setdefault(rooted.partition, []).append(rooted)
+        by_name.setdefault(rooted.table or rooted.partition, []).append(rooted)
     partitions = []
     for name, own in by_name.items():
         roots_of_name = sorted({_with_scheme(file, file.root) for file in own})
@@ -116,7 +126,8 @@ def discover(data: object, roots: Iterable[str] = (), delta_version: int | None 
             )
         if len({file.path for file in own}) < len(own):
             raise DataError(f"{own[0].name}: named more than once; name inputs that do not overlap")
-        listed = [(file.size, file.mtime) for file in own if file.size is not None and file.mtime is not None]
+        times = ((file.size, 0 if file.table else file.mtime) for file in own)
+        listed = [(size, time) for size, time in times if size is not None and time is not None]
         facts = fingerprint(own, listed if len(listed) == len(own) else None)
         partitions.append(Partition(name, roots_of_name[0], tuple(own), *facts))
     return sorted(partitions, key=lambda partition: natural(partition.name))
@@ -131,6 +142,8 @@ def _with_scheme(file: File, path: str) -> str:
 def fingerprint(files: Sequence[File], sizes: Sequence[tuple[int, int]] | None = None) -> tuple[str, int]:
     """Hash of the names, sizes and modification times of files, and the total size; by default the current ones.
 
+    Files of a table have no times, because they are never overwritten, and its metadata have none.
+
     Raises
     ------
     DataError
@@ -140,19 +153,23 @@ def fingerprint(files: Sequence[File], sizes: Sequence[tuple[int, int]] | None =
     lines = list[bytes]()
     for file, (size, time) in zip(files, sizes, strict=True):
         try:
+            time = 0 if file.table else time
             lines.append(f"{file.origin}\t{size}\t{time}{file.deleted.hex()}".encode())
         except UnicodeEncodeError as error:
             raise unreadable(file.name, error) from error
     return hashlib.sha256(b"\n".join(lines)).hexdigest()[:32], sum(size for size, _ in sizes)
 
 
-def compare_partitions(partitions: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> Changes:
+def compare_partitions(
+    partitions: Sequence[Partition], entries: Mapping[str, Entry], data: Any, tables: Tables
+) -> Changes:
     """Compare the data with the ledger.
 
     Raises
     ------
     DataError
-        If a partition of the store is found with other files in another directory.
+        If a partition of the store is found with other files in another directory, or a table is partitioned by other
+        keys than before.
     """
     new, changed, unchanged = list[Partition](), list[Partition](), list[Partition]()
     for partition in partitions:
@@ -169,14 +186,55 @@ def compare_partitions(partitions: Sequence[Partition], entries: Mapping[str, En
             )
         else:
             changed.append(partition)
+    if changed and tables.histories:
+        rewritten = find_rewritten(changed, entries, tables)
+        unchanged += [partition for partition in changed if partition.name in rewritten]
+        changed = [partition for partition in changed if partition.name not in rewritten]
     items = [os.fspath(item) for item in ([data] if isinstance(data, str | os.PathLike) else data)]
     roots = {
         item.partition("?")[0].rstrip("/") if "://" in item else os.path.normpath(Path(item).absolute())
         for item in items
     }
+    roots |= {partition.root for partition in partitions if partition.of_table}
     present = {partition.name for partition in partitions}
+    _refuse_other_keys(partitions, entries)
     gone = tuple(name for name, entry in entries.items() if entry.root in roots and name not in present)
     return Changes(tuple(new), tuple(changed), tuple(unchanged), gone)
+
+
+def find_rewritten(changed: Sequence[Partition], entries: Mapping[str, Entry], tables: Tables) -> set[str]:
+    """The names of the partitions whose rows were only written to other files since they were folded.
+
+    The versions of their tables are compared from the current one back, until a version has the files that were folded.
+    """
+    rewritten = set[str]()
+    for history in tables.histories:
+        pending, later = {partition.name for partition in changed}, dict[str, str]()
+        with suppress(DataError):  # versions that can no longer be read
+            for rewrites, files in history:
+                prints = {partition.name: partition.fingerprint for partition in group_files(files)}
+                pending = {name for name in pending if prints.get(name) == later.get(name, prints.get(name))}
+                pending &= prints.keys()
+                rewritten |= {name for name in pending if prints[name] == entries[name].fingerprint}
+                pending -= rewritten
+                if not pending:
+                    break
+                later = {} if rewrites else prints
+    return rewritten
+
+
+def _refuse_other_keys(partitions: Sequence[Partition], entries: Mapping[str, Entry]) -> None:
+    """Raise `DataError` if the partitions of a table have several sets of keys: rows would be counted in two."""
+    for root in {partition.root for partition in partitions if partition.of_table}:
+        names = [partition.name for partition in partitions if partition.root == root]
+        names += [name for name, entry in entries.items() if entry.root == root]
+        keys = {tuple(keys_of(name)): name for name in names}
+        if len(keys) > 1:
+            one, other = list(keys.values())[:2]
+            raise DataError(
+                f"{root}: has the partitions {one} and {other}, of different keys; rewrite the data files of the table "
+                "with one partition spec, and fold them into a new store"
+            )
 
 
 def span(names: Sequence[str]) -> str:

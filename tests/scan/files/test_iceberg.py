@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -15,8 +17,6 @@ from streameval.errors import CorruptFileError, DataError, MissingInputError, Op
 from streameval.scan import plan, read
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyiceberg.table import Table
 
 pytest.importorskip("pyiceberg")
@@ -108,10 +108,11 @@ def test_schemas_evolve_by_field_id(table: Table) -> None:
     with table.update_schema() as schema:
         schema.add_column("id", LongType()).move_first("old_score")
     with table.update_schema() as schema:
-        schema.delete_column("campaign")
-    columns = ["old_score", "score", "id", "meta.letters", "label"]
+        schema.delete_column("campaign").add_column(("meta", "words"), LongType())
+    table.append(table.scan().to_arrow().slice(0, 3))
+    columns = ["old_score", "score", "id", "meta.letters", "meta.words", "label"]
     expected = table.scan().to_arrow().to_pylist()
-    expected = [row | {"meta.letters": row["meta"]["letters"]} for row in expected]
+    expected = [row | {f"meta.{name}": row["meta"][name] for name in ("letters", "words")} for row in expected]
     assert rows_of(table, columns) == sorted(({name: row[name] for name in columns} for row in expected), key=repr)
     with pytest.raises(DataError, match="no column 'campaign'"):
         plan(table, ["campaign"])
@@ -167,14 +168,69 @@ def test_deletes(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         plan(table, ["score"])
 
 
-def test_a_store_folds_the_nights_of_a_table(table: Table, tmp_path: Path) -> None:
-    """A new night is folded alone; results are those of the files."""
-    store = Store(tmp_path / "store")
-    directory = table.location().removeprefix("file://")
-    assert len(store.update(directory, score="score").new) == 2
-    table.append(make_rows(3))
-    assert len(store.update(directory).new) == 1
+def compact(table: Table, night: int) -> None:
+    """Write the rows of a night to one other file, as `rewrite_data_files` of Spark does."""
+    from pyiceberg.io.pyarrow import _dataframe_to_data_files
+
+    chosen = f"night = '2026-01-0{night}'"
+    rows = table.scan(chosen).to_arrow().sort_by([("id", "descending")])
+    files = list(_dataframe_to_data_files(table.metadata, rows, table.io))
+    with table.transaction() as change, change.update_snapshot().overwrite() as snapshot:
+        for task in table.scan(chosen).plan_files():
+            snapshot.delete_data_file(task.file)
+        for file in files:
+            snapshot.append_data_file(file)
+    metadata = Path(table.metadata_location.removeprefix("file://"))
+    text, number = metadata.read_text(), table.current_snapshot().snapshot_id
+    before, _, after = text.partition(f'"snapshot-id":{number}')
+    metadata.write_text(f'{before}"snapshot-id":{number}{after.replace("overwrite", "replace", 1)}')
+    table.refresh()
+    assert table.current_snapshot().summary.operation.value == "replace"
+
+
+def test_a_store_follows_the_snapshots_of_a_table(table: Table, tmp_path: Path) -> None:
+    """Ten nights with deletes, and compaction in between, which changes nothing; numbers are those of DuckDB."""
+    store, name = Store(tmp_path / "store"), "catalog://local/spam.scores"
+    assert store.update(name, score="score", cluster="id").new == ("night=2026-01-01", "night=2026-01-02")
+    for night in range(3, 11):
+        table.append(make_rows(night))
+        done = store.update(name)
+        assert (done.new, done.changed, done.unchanged) == ((f"night=2026-01-{night:02}",), (), night - 1)
+        if night % 3 == 0:
+            table.delete(f"night = '2026-01-0{night - 1}' and id < 7")
+            assert store.update(name).changed == (f"night=2026-01-0{night - 1}",)
+        if night == 5:
+            compact(table, 1)
+            done = store.update(name)
+            assert (done.new, done.changed, done.unchanged, done.gone) == ((), (), 5, ())
+            version = done.version
+            assert store.update(name).version == version
+    assert store.evaluate().results == evaluate(name, score="score", cluster="id").results
+    assert store.check("roc_auc >= 0").passed
+    rows = table.scan().to_arrow()
+    [[auc]] = duckdb.sql(
+        "SELECT (sum(r) FILTER (label) - p * (p + 1) / 2) / (p * n) FROM (SELECT label, rank() OVER (ORDER BY score) "
+        "+ (count(*) OVER (PARTITION BY score) - 1) / 2 AS r, count(*) FILTER (label) OVER () AS p, "
+        "count(*) FILTER (NOT label) OVER () AS n FROM rows) GROUP BY p, n"
+    ).fetchall()
+    values = {(result.metric, result.of): result.value for result in store.evaluate().results}
+    assert values["roc_auc", "score"] == pytest.approx(auc, rel=1e-12)
+    assert store.evaluate().rows == len(rows)
+    second = table.history()[1].snapshot_id
+    done = store.update(name, snapshot=second)
+    assert (done.changed, len(done.gone)) == (("night=2026-01-02",), 8)  # of the first two nights, one has lost rows
+    assert store.add(cluster="campaign", data=name, snapshot=second).changed == ("night=2026-01-01", "night=2026-01-02")
+
+
+def test_a_store_holds_a_table_without_partitions_as_one(catalog: Any, tmp_path: Path) -> None:
+    """A file of such a table stands for no rows: compaction would count them twice."""
+    table = catalog.create_table("spam.flat", schema=make_rows(1).schema)
+    store, name = Store(tmp_path / "store"), "catalog://local/spam.flat"
+    for night in (1, 2):
+        table.append(make_rows(night))
+        store.update(name, **({"score": "score"} if night == 1 else {}))
     assert store.evaluate().results == evaluate(table, score="score").results
+    assert [entry.partition for entry in store.partitions()] == ["flat"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
@@ -378,3 +379,33 @@ def test_a_store_folds_the_version_it_is_given(tmp_path: Path) -> None:
     pq.write_table(OLD, tmp_path / "plain.parquet")
     with pytest.raises(OptionError, match="delta_version=3 would change nothing: no input is a Delta table"):
         Store(tmp_path / "plain").update(tmp_path / "plain.parquet", score="score", delta_version=3)
+
+
+def test_a_store_follows_the_versions_of_a_table(tmp_path: Path) -> None:
+    """Compaction changes nothing, whatever happens to other partitions, even if the old files no longer exist."""
+    table, store = str(write(tmp_path / "t", OLD, partition_by=["night"])), Store(tmp_path / "store", threads=1)
+    store.update(table, score="score")
+    for _ in range(2):
+        write_deltalake(table, OLD.filter(pc.field("night") == "x"), mode="append", partition_by=["night"])
+    DeltaTable(table).delete("night = 'y z' AND score < 0.3")
+    DeltaTable(table).optimize.compact()
+    assert store.update(table).changed == ("night=x", "night=y%20z")
+    write_deltalake(table, OLD.filter(pc.field("night") == "x"), mode="append", partition_by=["night"])
+    store.update(table)
+    DeltaTable(table).optimize.compact()
+    write_deltalake(table, OLD.filter(pc.field("night") == "y z"), mode="append", partition_by=["night"])
+    DeltaTable(table).vacuum(0, enforce_retention_duration=False, dry_run=False)
+    done = store.update(table)
+    assert (done.new, done.changed, done.unchanged) == ((), ("night=y%20z",), 1)
+    assert store.evaluate().results == evaluate(table, score="score").results
+
+
+def test_a_store_holds_a_table_without_partitions_as_one(tmp_path: Path) -> None:
+    """A file of such a table stands for no rows: compaction would count them twice."""
+    table, store = str(write(tmp_path / "t", OLD)), Store(tmp_path / "store", threads=1)
+    store.update(table, score="score")
+    write_deltalake(table, NEW, mode="append")
+    assert store.update(table).changed == ("t",)
+    DeltaTable(table).optimize.compact()
+    assert store.update(table).unchanged == 1
+    assert store.evaluate().results == evaluate(table, score="score").results
