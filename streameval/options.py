@@ -295,6 +295,11 @@ OPTIONS = (
                 "in each) or size (whole units by their rows, with --unit)."),
     Option("label_probability", COLUMN, None, _EVALUATE, "state", metavar="COLUMN", needs="scores",
            help="Estimate all rows from a sample of labels, drawn with the recorded probabilities in this column."),
+    Option("classes_sampled", choice("uniform", "size"), None, _EVALUATE, "state", needs="classes",
+           help="Estimate from a sample of classes, drawn uniformly or in proportion to their rows; classes outside it "
+                "are null."),
+    Option("clusters_sampled", choice("uniform", "size"), None, _EVALUATE, "state", needs="classes",
+           help="Estimate precisions from a sample of clusters, of which all rows have a class."),
     Option("cluster_scope", choice("global", "partition"), "global", _IDS, "state",
            "Whether a cluster id means the same cluster everywhere, or only within its partition.", needs="clusters"),
     Option("common_rows", FLAG, False, _FOLD, "state",

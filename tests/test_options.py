@@ -55,6 +55,8 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "allow_unmatched": True,
     "sampled_by": "uniform",
     "label_probability": "p",
+    "classes_sampled": "size",
+    "clusters_sampled": "size",
     "cluster_scope": "partition",
     "common_rows": True,
     "where": "id > 3",
@@ -132,6 +134,8 @@ def needed(name: str) -> dict[str, Any]:
 def base_of(name: str) -> dict[str, Any]:
     """The inputs beside an option; several classes and sampled labels take no clusters."""
     scores = ("classes_of_label", "sampled_by", "label_probability")
+    if name in ("classes_sampled", "clusters_sampled"):
+        return {"score": BASE["score"], "cluster": "id", "classes": "k"}
     return {"score": BASE["score"]} if name in scores else BASE
 
 

@@ -62,6 +62,8 @@ def evaluate(
     allow_unmatched: bool = False,
     sampled_by: str | None = None,
     label_probability: str | None = None,
+    classes_sampled: str | None = None,
+    clusters_sampled: str | None = None,
     cluster_scope: str = "global",
     common_rows: bool = False,
     where: str | pc.Expression | None = None,
@@ -184,6 +186,12 @@ def evaluate(
         (`streameval.metrics.scores.label_sample`). Rows labelled because they looked bad have no valid estimate.
     label_probability : str, optional
         The same for recorded probabilities: a column with that of each labelled row, above 0 and at most 1.
+    classes_sampled : {"uniform", "size"}, optional
+        Estimate pairwise, B-cubed and cluster metrics from a sample of classes, drawn uniformly or in proportion to
+        their rows. All rows of a sampled class carry it; all other rows have a null class
+        (`streameval.metrics.contingency.class_sample`).
+    clusters_sampled : {"uniform", "size"}, optional
+        Estimate pairwise and B-cubed precision from a sample of clusters, of which all rows have a class.
     cluster_scope : {"global", "partition"}
         Whether an id means the same cluster everywhere, or only within its partition.
     common_rows : bool

@@ -27,8 +27,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 from streameval.errors import OptionError, SchemaError
+from streameval.evaluation.label_design import ratios_of, sampled_classes
 from streameval.metrics import left_out
 from streameval.metrics.contingency.assignment import summarize_rounds
+from streameval.metrics.contingency.class_sample import ClassSample, sample_classes
 from streameval.metrics.finalize import computed, in_rounds
 from streameval.metrics.resampling import certificates
 from streameval.metrics.scores.block_replicates import BlockReplicates
@@ -224,12 +226,12 @@ class LabelReplication(Replication):
 
     def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
         """The sample itself."""
-        sample = cast("LabelSample", state)
+        sample = cast("LabelSample | ClassSample", state)
         return Sources(sample, left_out.LeftOut(sample.block_sizes, sample.without))
 
     def refined(self, estimates: list[Estimate], state: Source, metrics: Sequence[Metric]) -> list[Estimate]:
         """With the error of positives that were not drawn."""
-        return cast("LabelSample", state).refined(estimates, metrics)
+        return cast("LabelSample | ClassSample", state).refined(estimates, metrics)
 
 
 class ClusterReplication(Replication):
@@ -429,15 +431,20 @@ class Contingency(Family["ContingencyCounts"]):
 
     name = "classes"
     column = "cluster"
-    replication = ClassReplication
+    replication: ClassVar[type[Replication]] = ClassReplication
 
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """The table of classes and clusters of every cluster column."""
-        metrics = request.selection.of(self.name)
+        metrics, sample = request.selection.of(self.name), sampled_classes(request.options)
         if request.classes is not None and metrics:
             kind = _key_type(id_type, scan, request.classes)
             for column in request.clusters:
                 facts = _key_type(id_type, scan, column), request.scope, request.policy("nulls", column)
+                if sample is not None:
+                    spec = ContingencySpec(request.classes, column, kind, *facts[:2], "singleton")
+                    ratios = ratios_of(request.selection.patterns, metrics, of_clusters=sample[1])
+                    yield MetricRequest(SampledClasses(*sample), column, spec, ratios)
+                    continue
                 yield MetricRequest(self, column, ContingencySpec(request.classes, column, kind, *facts), metrics)
 
     def counted(self, request: MetricRequest, state: ContingencyCounts) -> Counted:
@@ -456,6 +463,32 @@ class Contingency(Family["ContingencyCounts"]):
         if not request.metrics or assignment_cells(request.metrics) is not None:
             return super().slice_states(engine, request, grouped, groups)
         return tables(cast("TaggedGroups", grouped), groups, engine.each, engine.budget)
+
+
+@dataclass(frozen=True)
+class SampledClasses(Contingency):
+    """Metrics of clusters against classes, estimated from a sample of classes or clusters.
+
+    Attributes
+    ----------
+    kind : ``uniform`` or ``size``
+    of_clusters : whether clusters were drawn
+    """
+
+    name = "class_sample"
+    replication = LabelReplication
+
+    kind: str
+    of_clusters: bool
+
+    def source(self, engine: Engine, request: MetricRequest, states: Mapping[StoredSpec, State]) -> State:
+        """The sums over the sample."""
+        table = cast("ContingencyCounts", states[request.spec])
+        return cast("State", sample_classes(table, self.kind, of_clusters=self.of_clusters, budget=engine.budget))
+
+    def counted(self, request: MetricRequest, state: ContingencyCounts) -> Counted:
+        """All rows."""
+        return Counted(cast("ClassSample", state).every, None)
 
 
 MIN_WEIGHT_RATIO = 1e-300  # least ratio of the weights of the two classes; below it, products leave float64
@@ -659,7 +692,7 @@ def finalize(engine: Engine, pairs: Sequence[tuple[MetricRequest, Source]]) -> I
     for (request, state), row in zip(pairs, rows, strict=True):
         counted = request.family.counted(request, state)
         for metric, value in zip(request.metrics, row, strict=True):
-            if isinstance(state, LabelSample):
+            if isinstance(state, LabelSample | ClassSample):
                 value = state.estimate(metric, value)
             yield replace(value, of=request.of, rows=counted.rows, positives=counted.positives)
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.kinds import values_in
+from streameval.metrics.contingency.class_sample import OF_CLUSTERS, RATIOS, SampledRatio
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.keys import Labelled
+from streameval.wording import few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -109,6 +111,47 @@ class LabelDesign:
         if self.kind == "probability":
             return f"drawn with probability {self.probability}{by}"
         return f"{column} by size" if self.kind == "size" else f"uniform{by}"
+
+
+def sampled_classes(options: Mapping[str, Any]) -> tuple[str, bool] | None:
+    """How classes or clusters were drawn, and whether these are clusters; None if classes are known of all rows.
+
+    Raises
+    ------
+    OptionError
+        If options do not fit a sample of classes.
+    """
+    classes, clusters = options["classes_sampled"], options["clusters_sampled"]
+    if classes is None and clusters is None:
+        return None
+    if classes is not None and clusters is not None:
+        raise OptionError("classes_sampled and clusters_sampled are two samples; evaluate them one by one")
+    for name in ("by", "baseline", "against", "common_rows", "unit", "cluster_scope"):
+        if options[name] not in (None, (), False, "global"):
+            spelling = f"--{name.replace('_', '-')}"
+            raise OptionError(f"estimates from sampled classes take no {name}; leave out {name} ({spelling})", name)
+    if set(values_in(options["nulls"])) != {"error"}:
+        raise OptionError(
+            "nulls would change nothing: null classes are those outside the sample; leave out nulls (--nulls)", "nulls"
+        )
+    return classes or clusters, clusters is not None
+
+
+def ratios_of(patterns: Sequence[str], metrics: Sequence[Metric], *, of_clusters: bool) -> tuple[SampledRatio, ...]:
+    """The metrics to estimate from sampled classes or clusters: all there are, or the requested ones among them.
+
+    Raises
+    ------
+    OptionError
+        If none of the requested metrics can be estimated.
+    """
+    names = list(OF_CLUSTERS if of_clusters else RATIOS)
+    requested = {metric.name for metric in metrics}
+    chosen = [name for name in names if not patterns or name in requested or "classes" in patterns]
+    if not chosen or any(pattern in requested and pattern not in names for pattern in patterns):
+        what = "clusters" if of_clusters else "classes"
+        raise OptionError(f"metrics={list(patterns)}: sampled {what} give estimates of {few(names)} alone (--metric)")
+    return tuple(map(SampledRatio, chosen))
 
 
 def check_families(design: LabelDesign | None, clusters: Sequence[Metric], resample_bins: str) -> None:

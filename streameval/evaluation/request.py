@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import MissingColumnError, OptionError, SchemaError
-from streameval.evaluation.label_design import LabelDesign, check_families
+from streameval.evaluation.label_design import LabelDesign, check_families, sampled_classes
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
 from streameval.evaluation.statements import LateSource
@@ -85,7 +85,7 @@ class Resampling:
             if why:
                 raise OptionError(f"baseline={name!r}{why}", "baseline")
         level, rest = options["ci"], options["against"] == REST
-        if level is None and (unit or baselines or rest or LabelDesign.of(options) is not None):
+        if level is None and (unit or baselines or rest or LabelDesign.of(options) or sampled_classes(options)):
             level = LEVEL
         bins = options["resample_bins"]
         if level is None and bins != honoured("evaluate")["resample_bins"].rest:

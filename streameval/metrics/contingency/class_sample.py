@@ -1,0 +1,283 @@
+"""ClassSample: metrics of clusters against classes, from a sample of classes, or of clusters.
+
+Of a sampled class all rows carry it, and rows outside the sample carry none. All rows are counted by cluster, so the
+sizes of clusters are known. With a rows of class i, n of them in cluster j, and b rows in that cluster, a metric is a
+ratio of sums over the sampled classes with weights w:
+
+=================  ==================  =============================
+metric             numerator           denominator
+=================  ==================  =============================
+pairwise.precision Σ_j C(n, 2)         ½ Σ_j n(b − 1)
+pairwise.recall    Σ_j C(n, 2)         C(a, 2)
+pairwise.fscore    Σ_j C(n, 2)         half the sum of the two above
+bcubed_precision   Σ_j n²/b            a
+bcubed_recall      Σ_j n²/a            a
+cluster_recall     1 if it is a cluster  1
+cluster_precision  rows · 1 if it is   clusters · a
+cluster_fscore     2 if it is          1 + clusters · a / rows
+=================  ==================  =============================
+
+Drawn by size, class i has the probability min(1, c·a); all rows are in classes, so c follows from the number of rows.
+Sampled clusters give precisions alone, with classes and clusters exchanged. The denominators are not known totals:
+ratios are far more precise. Replicates leave out a block of classes; those that were certain to be drawn stay.
+
+References
+----------
+Binette, O. et al. (2023). Estimating the performance of entity resolution algorithms. *The American Statistician* 77.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval.errors import LabelError, NullError
+from streameval.kernels.keys import unmix
+from streameval.metrics.estimates import at_end
+from streameval.metrics.protocol import Metric
+from streameval.metrics.units import Sizes
+from streameval.results import Scalar
+from streameval.states.blocks import BLOCKS, blocks_of
+from streameval.states.protocol import Small, Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streameval.budget import Budget
+    from streameval.metrics.estimates import Estimate
+    from streameval.states.contingency.counts import ContingencyCounts
+    from streameval.typing import Array
+
+_LARGEST = 0.05  # share of a pair sum that one uniformly drawn class may have
+
+
+class Sums(NamedTuple):
+    """Weighted sums over units."""
+
+    true_pairs: float  # of rows of one class and one cluster
+    cluster_pairs: float  # of rows of one cluster, half of those with a single row in the class
+    class_pairs: float
+    precision: float  # of B-cubed, times rows
+    recall: float
+    rows: float
+    equal: float  # classes that are clusters
+    units: float
+
+
+def _f(one: float, other: float) -> float:
+    return 2 * one * other / (one + other) if one + other else 0.0
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    return numerator / denominator if denominator else math.nan
+
+
+# from the sums of all units and the mean size of all clusters
+RATIOS: dict[str, Callable[[Sums, float], float]] = {
+    "pairwise.precision": lambda s, _: _ratio(s.true_pairs, s.cluster_pairs),
+    "pairwise.recall": lambda s, _: _ratio(s.true_pairs, s.class_pairs),
+    "pairwise.fscore": lambda s, _: _ratio(2 * s.true_pairs, s.cluster_pairs + s.class_pairs),
+    "bcubed_precision": lambda s, _: _ratio(s.precision, s.rows),
+    "bcubed_recall": lambda s, _: _ratio(s.recall, s.rows),
+    "bcubed_fscore": lambda s, _: _f(_ratio(s.precision, s.rows), _ratio(s.recall, s.rows)),
+    "cluster_recall": lambda s, _: _ratio(s.equal, s.units),
+    "cluster_precision": lambda s, mean: _ratio(mean * s.equal, s.rows),
+    "cluster_fscore": lambda s, mean: _ratio(2 * s.equal, s.units + s.rows / mean),
+}
+OF_CLUSTERS = ("pairwise.precision", "bcubed_precision")
+
+
+@dataclass(frozen=True)
+class SampledRatio(Metric[Scalar, "WeightedSums", None, "WeightedSums"]):
+    """A metric of a sample of classes or clusters, a key of `RATIOS`."""
+
+    name: str
+
+    def partial(self, part: WeightedSums) -> None:
+        """Nothing: the sums suffice."""
+
+    def combine(self, partials: Sequence[None], state: WeightedSums) -> Scalar:
+        """From the sums."""
+        value = RATIOS[self.name](state.sums, state.mean)
+        return Scalar.undefined(self.name, "no pairs") if math.isnan(value) else Scalar.certain(self.name, value)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSums(Small):
+    """Sums over a sample, and the mean size of all clusters."""
+
+    spec = None  # never stored or merged
+
+    sums: Sums
+    mean: float
+    rows: int
+
+    def totals(self) -> Totals:
+        """All rows of the sample."""
+        return Totals(self.rows, 0, float(self.rows), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSample(WeightedSums):
+    """A sample of classes, or of clusters.
+
+    Attributes
+    ----------
+    each : float64 array of shape (n_sums, n_units), the `Sums` of each unit without weights
+    weight, block : arrays of shape (n_units,)
+    certain : bool array of shape (n_units,), which units were drawn with certainty
+    design, unit : how units were drawn, in words, and their column
+    every : all rows
+    of_clusters : whether clusters were drawn
+    """
+
+    each: Array
+    weight: Array
+    block: Array
+    certain: Array
+    design: str
+    unit: str
+    every: int
+    of_clusters: bool
+
+    @property
+    def free(self) -> float:
+        """Share of rows that are not in the sample, of those of units that were not certain to be drawn."""
+        certain = float(self.of("rows")[self.certain].sum())
+        return 1 - (self.rows - certain) / (self.every - certain) if self.every > certain else 0.0
+
+    def of(self, name: str) -> Array:
+        """One of the sums of each unit."""
+        column: Array = self.each[Sums._fields.index(name)]
+        return column
+
+    @cached_property
+    def block_sizes(self) -> Sizes:
+        """Rows that the units of each block stand for, except certain ones."""
+        rows = np.bincount(self.block, self.weight * self.of("rows") * ~self.certain, BLOCKS)
+        return Sizes(self.unit, {"rows": rows}, self.weight.size)
+
+    def without(self, block: int) -> WeightedSums:
+        """The sums without a block; they move by the root of the share of rows that are not in the sample."""
+        out = (self.block == block) & ~self.certain
+        rest, left = ~self.certain, ~self.certain & ~out
+        weight = np.where(left, self.weight * rest.sum() / max(1, left.sum()), np.where(out, 0.0, self.weight))
+        moved = math.sqrt(self.free)
+        return WeightedSums(_summed(self.each, moved * weight + (1 - moved) * self.weight), self.mean, self.rows)
+
+    def estimate(self, metric: Metric, value: Scalar) -> Scalar:
+        """A value as an estimate for all rows."""
+        facts = replace(value, exact=False, lower=math.nan, upper=math.nan, design=self.design)
+        return replace(facts, labelled=self.rows, strata=1)
+
+    def refined(self, estimates: Sequence[Estimate], metrics: Sequence[Metric]) -> list[Estimate]:
+        """On the logit scale, and refused where one class decides a sum of pairs."""
+        refined = []
+        for one in estimates:
+            name, value, reason = one.scalar.metric, one.scalar.value, None
+            pairs = self.of("cluster_pairs" if name == "pairwise.precision" else "class_pairs")
+            largest = float(pairs.max(initial=0)) / max(1e-300, float(pairs.sum()))
+            if name.startswith("pairwise") and "uniform" in self.design and largest > _LARGEST and self.free:
+                reason = f"one unit has {largest:.0%} of the pairs of a uniform sample: draw by size"
+            if name == "pairwise.precision" and not self.of_clusters and self.free:
+                reason = "errors are too rare in sampled classes: sample clusters (--clusters-sampled)"
+            if value in (0, 1):
+                reason = at_end(value)
+            known = one.known if self.free else 0.0
+            sizes = (
+                self.block_sizes
+                if self.free
+                else Sizes(self.unit, {"rows": self.of("rows")}, self.weight.size, single=True)
+            )
+            refined.append(replace(one, scale="logit", bounds=(0, 1), reason=reason, known=known, sizes=sizes))
+        return refined
+
+
+def _summed(each: Array, weight: Array) -> Sums:
+    return Sums(*(each @ weight).tolist())
+
+
+def sample_classes(table: ContingencyCounts, kind: str, *, of_clusters: bool, budget: Budget | None) -> ClassSample:
+    """The sample of a table whose rows outside the sample have no class.
+
+    Parameters
+    ----------
+    table : the table, in which null ids count as singletons
+    kind : ``uniform`` or ``size``
+    of_clusters : whether clusters were drawn, of which all rows have a class; else classes
+    budget : owns what is read
+
+    Raises
+    ------
+    LabelError
+        If no row has a class, or a sampled cluster has rows without one.
+    NullError
+        If a cluster is null.
+    """
+    cells, clusters, rows = _cells(table, budget, of_clusters=of_clusters)
+    names, place = np.unique(cells.clusters if of_clusters else cells.classes, axis=0, return_inverse=True)
+    place, n, b = place.ravel(), cells.rows.astype(np.float64), cells.sizes.astype(np.float64)
+
+    def by_unit(values: Array) -> Array:
+        return np.bincount(place, values, len(names))
+
+    size = by_unit(n)
+    if not size.size:
+        raise LabelError(f"no row has a class in {table.spec.classes!r}; null classes are not in the sample")
+    equal = by_unit((n == b) & (n == size[place]))
+    pairs, every = by_unit(n * (n - 1) / 2), size * (size - 1) / 2
+    cluster_pairs = every if of_clusters else by_unit(n * (b - 1)) / 2
+    recall = by_unit(n**2 / size[place])
+    each = np.stack((pairs, cluster_pairs, every, by_unit(n**2 / b), recall, size, equal, np.ones(size.size)))
+    weight, certain = np.ones(size.size), np.zeros(size.size, np.bool_)
+    if kind == "size":
+        left, drawn = float(rows), size.size
+        for i in np.argsort(-size).tolist():
+            if drawn * size[i] < left:
+                break
+            certain[i], left, drawn = True, left - size[i], drawn - 1
+        weight = np.where(certain, 1.0, left / max(1, drawn) / size)
+    unit = table.spec.cluster if of_clusters else table.spec.classes
+    facts = _summed(each, weight), rows / max(1, clusters), int(size.sum())
+    block = blocks_of(np.ascontiguousarray(names[:, 0]), BLOCKS)
+    design = f"{unit} by size" if kind == "size" else f"uniform by {unit}"
+    return ClassSample(*facts, each, weight, block, certain, design, unit, rows, of_clusters)
+
+
+class _Cells(NamedTuple):
+    """Cells with a class: words of both ids, rows, and rows of the cluster."""
+
+    clusters: Array
+    classes: Array
+    rows: Array
+    sizes: Array
+
+
+def _cells(table: ContingencyCounts, budget: Budget | None, *, of_clusters: bool) -> tuple[_Cells, int, int]:
+    """The cells with a class, the number of clusters, and all rows."""
+    width, found, clusters = table.spec.keys.cluster, [], 0
+    if table.without_cluster.rows.sum():
+        raise NullError(f"cluster column {table.spec.cluster!r} has nulls; leave them out (--where)")
+    for interval in table.cells.intervals():
+        stretches = list(table.cells.grouped(interval, budget))
+        words = np.concatenate([np.column_stack((unmix(one.keys), one.rest)) for one in stretches])
+        neg, pos = (np.concatenate([getattr(one, side) for one in stretches]) for side in ("neg", "pos"))
+        starts = np.flatnonzero(np.append(True, (words[1:, :width] != words[:-1, :width]).any(axis=1)))
+        place = np.cumsum(np.isin(np.arange(neg.size), starts)) - 1
+        sizes = np.bincount(place, neg + pos).astype(np.int64)[place]
+        classless = np.bincount(place, pos)[place] > 0
+        there = neg > 0
+        if of_clusters and (there & classless).any():
+            raise LabelError(
+                f"a cluster of {table.spec.cluster!r} has a class for some of its rows; give all rows of a sampled "
+                "cluster theirs, or none"
+            )
+        clusters += starts.size
+        found.append(_Cells(words[there, :width], words[there, width:], neg[there], sizes[there]))
+    if not found:
+        raise LabelError(f"no row has a cluster in {table.spec.cluster!r}")
+    return _Cells(*map(np.concatenate, zip(*found, strict=True))), clusters, table.cell_rows

