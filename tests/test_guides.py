@@ -31,37 +31,26 @@ def environment() -> dict[str, str]:
     return os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
 
 
-def commands() -> list[str]:
-    """Every ``$`` command after those that set up, and every line of the shell blocks; a backslash goes on."""
+def examples() -> list[tuple[str, str]]:
+    """Every ``$`` command after those that set up, which a backslash goes on, and the lines below it."""
     consoles = [body for kind, body in BLOCKS if kind == "console"][SETUP:]
-    lines = [line for body in consoles for line in re.findall(r"^\$ ((?:.*\\\n)*.*)$", body, re.M)]
-    shells = "".join(body for kind, body in BLOCKS if kind == "sh").replace("\\\n", " ").splitlines()
-    return [line.replace("\\\n", " ") for line in lines] + [line for line in shells if line.strip()]
+    return [one for body in consoles for one in re.findall(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", body, re.M)]
 
 
-def runs_here(command: str) -> bool:
-    """Whether it needs nothing but the checkout: no bucket, no scheduler, no benchmark, no other library."""
-    return not re.search(r"s3://|tcp://|benchmarks/|pip install", command)
-
-
-def test_commands_run_in_order(checkout: Path) -> None:
-    """The console examples print what the README shows; `check` may end with status 3."""
-    script = "set -e\n" + "\n".join(filter(runs_here, commands()))
-    done = subprocess.run(
-        [shutil.which("bash") or "bash", "-c", script],
-        cwd=checkout,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode in (0, 3), done.stderr
-    shown = [body for kind, body in BLOCKS if kind == "console"][SETUP:]
-    rows = [line for body in shown for line in body.splitlines() if not line.startswith("$") and "\\" not in line]
-    printed = [" ".join(line.split()) for line in (done.stdout + done.stderr).splitlines()]
-    for row in rows:
-        if row.strip() and not row.lstrip().startswith(("--", "──")):
-            assert " ".join(row.split()) in printed, row
+def test_commands_print_what_is_shown(checkout: Path) -> None:
+    """In order, with every line; a check that fails ends with status 3."""
+    bash = shutil.which("bash") or "bash"
+    for command, shown in examples():
+        done = subprocess.run(
+            [bash, "-c", f"{command} 2>&1"],
+            cwd=checkout,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert [line.rstrip() for line in done.stdout.splitlines()] == shown.splitlines(), command
+        assert done.returncode == (3 if "FAIL" in shown else 0), command
 
 
 @pytest.mark.parametrize("code", [body for kind, body in BLOCKS if kind == "python"])
@@ -73,8 +62,9 @@ def test_python_examples_run(code: str, checkout: Path) -> None:
 
 
 def test_every_command_named_exists() -> None:
-    """Benchmarks and scripts that the README names are in the checkout."""
-    scripts = set(re.findall(r"benchmarks/\w+\.py", TEXT))
+    """Benchmarks and guides that the README names are in the checkout, and it is short."""
+    assert len(TEXT.encode()) <= 8000
+    scripts = set(re.findall(r"(?:benchmarks|notebooks|\.github)/\w+\.(?:py|md)", TEXT))
     assert scripts
     assert all((ROOT / script).is_file() for script in scripts), scripts
 
@@ -100,6 +90,21 @@ def test_hooks_run_the_versions_of_the_extra(tool: str) -> None:
 def test_every_hook_is_of_a_pinned_tool() -> None:
     """No hook runs a tool whose version nobody pins."""
     assert set(re.findall(r"entry: (\S+)", HOOKS)) == {"ruff", "mypy"}
+
+
+def test_the_pythons_of_the_classifiers_are_checked() -> None:
+    """By the workflow, which runs what a developer runs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    claimed = [text.rpartition(" ")[2] for text in project["classifiers"] if re.search(r":: 3\.\d+$", text)]
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert re.findall(r'"(3\.\d+)"', workflow) == claimed
+    assert workflow.endswith("- run: .ci/run\n")
+
+
+def test_every_notebook_is_listed() -> None:
+    """In the index, and nothing else."""
+    index = (ROOT / "notebooks" / "README.md").read_text()
+    assert sorted(re.findall(r"`(\w+\.ipynb)`", index)) == sorted(p.name for p in (ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("path", PATHS)
