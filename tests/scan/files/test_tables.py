@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,7 +20,14 @@ from deltalake import DeltaTable, write_deltalake
 
 from streameval import Store, evaluate, quantile_sketch
 from streameval.cli import main
-from streameval.errors import CorruptFileError, DataError, MissingColumnError, MissingInputError, OptionError
+from streameval.errors import (
+    CorruptFileError,
+    DataError,
+    MissingColumnError,
+    MissingInputError,
+    OptionError,
+    SchemaError,
+)
 from streameval.scan import locate, plan, read
 
 OLD = pa.table({"label": [0, 1] * 10, "score": [i / 20 for i in range(20)], "night": ["x", "y z"] * 10})
@@ -409,3 +417,41 @@ def test_a_store_holds_a_table_without_partitions_as_one(tmp_path: Path) -> None
     DeltaTable(table).optimize.compact()
     assert store.update(table).unchanged == 1
     assert store.evaluate().results == evaluate(table, score="score").results
+
+
+@pytest.mark.parametrize(
+    ("kind", "wide", "scores"),
+    [
+        ("long", pa.int64(), [2**40, 7]),
+        ("double", pa.float64(), [0.1, 7.0]),
+        ("decimal(12,1)", pa.decimal128(12, 1), [Decimal("1.5"), Decimal(7)]),
+    ],
+)
+def test_widened_columns(tmp_path: Path, kind: str, wide: pa.DataType, scores: list[Any]) -> None:
+    """A file of the earlier type is read as the wide one where that holds its values without loss, else refused."""
+    table = write(tmp_path / "t", pa.table({"label": [0, 1], "score": pa.array([3, 4], pa.int32())}))
+    actions = [json.loads(line) for line in log_of(table).read_text().splitlines()]
+    metadata = next(action for action in actions if "metaData" in action)
+    schema = json.loads(metadata["metaData"]["schemaString"])
+    schema["fields"][1] |= {"type": kind, "metadata": {"delta.typeChanges": [{"toType": kind, "fromType": "integer"}]}}
+    metadata["metaData"]["schemaString"] = json.dumps(schema)
+    features = {key: ["typeWidening"] for key in ("readerFeatures", "writerFeatures")}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    path = table / "b.parquet"
+    pq.write_table(pa.table({"label": [1, 0], "score": pa.array(scores, wide)}), path)
+    size = {"size": path.stat().st_size, "modificationTime": 1}
+    add = {"add": {"path": path.name, "partitionValues": {}, "dataChange": True, **size}}
+    lines = "\n".join(map(json.dumps, (protocol, metadata, add)))
+    (table / "_delta_log" / f"{1:020}.json").write_text(lines)
+    if pa.types.is_decimal(wide):
+        with pytest.raises(SchemaError, match="no type holds both without loss"):
+            plan(table, ["score"])
+    else:
+        assert sorted(row["score"] for row in rows_of(table)) == sorted([3, 4, *scores])
+
+
+def test_fields_that_were_added_later(tmp_path: Path) -> None:
+    """They are null in earlier files."""
+    table = str(write(tmp_path / "t", pa.table({"score": [0.5], "meta": [{"a": 1}]})))
+    write_deltalake(table, pa.table({"score": [0.25], "meta": [{"a": 1, "b": 7}]}), mode="append", schema_mode="merge")
+    assert sorted(row["meta.b"] or 0 for row in rows_of(table, ("meta.b",))) == [0, 7]
