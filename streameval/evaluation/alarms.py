@@ -48,6 +48,7 @@ YEAR = 365
 PAST = 28  # nights behind the floor and τ²
 LEAST_PAST = 7  # least number of nights behind the floor
 LEAST_UNITS = 5
+TOO_FEW = "too few nights"
 LEAST_PLAIN_UNITS = 200  # of metrics that have no scale on which their intervals are symmetric
 MEDIAN = {3: 0.449, 4: 0.298, 5: 0.287, 6: 0.215, 7: 0.2104}  # variance of the median of so many normal values
 
@@ -207,7 +208,7 @@ def judged_end(window: Window, at: int, scale: str, bound: float, sign: int) -> 
     """
     value, _, reach, units = (float(each[at]) for each in window[1:])
     if math.isnan(value) or math.isnan(reach):
-        return "too few nights"
+        return TOO_FEW
     least = LEAST_PLAIN_UNITS if scale == "plain" else LEAST_UNITS
     if units < least:
         return f"{units:.3g} effective units, {least} are needed"

@@ -26,6 +26,7 @@ from streameval.evaluation.alarms import (
     LEAST_PAST,
     LEAST_UNITS,
     PAST,
+    TOO_FEW,
     WINDOWS,
     Distance,
     End,
@@ -176,6 +177,8 @@ def _judge_windows(rule: Rule, tonight: Scalar, recent: dict[int, Window], at: i
     change = "fall" if sign > 0 else "rise"
     shown = [f"{digits(one.shown, 2)} {'in one night' if w == 1 else f'over {w}'}" for w, one in judged.items()]
     reason = f"would have shown a {change} of {', '.join(shown)}"
+    if short := [str(width) for width, one in ends.items() if one == TOO_FEW]:
+        reason += f"; windows of {' and '.join(short)} nights need more judged nights (check --since)"
     return Judgement(rule.name, rule.text, "passed", tonight.value, reason)
 
 
