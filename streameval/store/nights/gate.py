@@ -189,6 +189,7 @@ class Gate:
         scope = [entry for entry in self.entries if not named or entry.partition in named]
         for rule in rules:
             self._refuse_unknown(rule)
+        shared = self._shared(self.entries.index(scope[-1]) if scope else 0)
         shown: list[Judgement] = []
         for entry in [] if allow_incomplete else scope:
             if lost := entry.left_out:
@@ -205,7 +206,7 @@ class Gate:
             remedy = suggest_names(name, names) or f"it has {span(names)}"
             shown.append(self._failure(PRESENT, name, "", f"the store has no such night; {remedy}"))
         place = {name: i for i, name in enumerate(names)}
-        notes = self._notes(shown)
+        notes = self._notes(shared)
         shown.sort(key=lambda one: place.get(one.partition, len(place)))
         newest = scope[-1].partition if scope else named[-1]
         lasting = [rule for rule in rules if rule.metric not in LIVE]
@@ -248,7 +249,15 @@ class Gate:
         closing = {name: one for name, one in judged.items() if named or not one.passed or name == last}
         return list((closing | new).values())
 
-    def _notes(self, shown: Sequence[Judgement]) -> tuple[str, ...]:
+    def _shared(self, before: int) -> tuple[str, int] | None:
+        """The last night before a place that was judged by rules that share the error of a year, and their number."""
+        for entry in reversed(self.entries[:before]):
+            texts = [one.text for one in self.log.of(entry) if one.rule not in BUILT_IN and one.outcome != "earlier"]
+            if count := sum(rule.always and not rule.each for rule in map(Rule.read, texts)):
+                return entry.partition, count
+        return None
+
+    def _notes(self, shared: tuple[str, int] | None) -> tuple[str, ...]:
         """The error that a year of ``always`` rules may have, and what changed in how it is shared."""
         always = [rule for rule in self.rules if rule.always]
         if not always:
@@ -258,15 +267,10 @@ class Gate:
         notes = [
             f"{plural(len(always), 'rule')} read every night: a false alarm in a year has at most {100 * total:.3g} %"
         ]
-        nights = [entry.partition for entry in self.entries]
-        newest = max((nights.index(one.partition) for one in shown if one.partition in nights), default=0)
-        for entry in reversed(self.entries[:newest]):
-            texts = [one.text for one in self.log.of(entry) if one.rule not in BUILT_IN and one.outcome != "earlier"]
-            if then := sum(rule.always and not rule.each for rule in map(Rule.read, texts)):
-                if then != self.sharing:
-                    shared = f"{plural(self.sharing, 'rule')}, on {entry.partition} by {then}"
-                    notes.append(f"the level of a year is shared by {shared}")
-                break
+        if shared and shared[1] != self.sharing:
+            notes.append(
+                f"the error of a year is shared by {plural(self.sharing, 'rule')}, on {shared[0]} by {shared[1]}"
+            )
         return tuple(notes)
 
     def _refuse_unknown(self, rule: Rule) -> None:

@@ -534,4 +534,4 @@ def test_a_change_of_the_shared_level_is_named(tmp_path):
     for path in kept:
         store.update(shutil.move(path, data / path.name))
     notes = store.check(rules[0], "night=2026-01-10").notes
-    assert notes[1:] == ("the level of a year is shared by 1 rule, on night=2026-01-08 by 2",)
+    assert notes[1:] == ("the error of a year is shared by 1 rule, on night=2026-01-08 by 2",)
