@@ -195,39 +195,55 @@ def sample_labels(
         drawn = [group[1] if group[0] else None for group in groups]
         weight, values, block = units.weights(drawn, rows)
         cells = cells if key.probability else cells._replace(weights=cells.counts * weight[cells.group])
-    named = list(dict.fromkeys(values))
-    stratum = np.array([named.index(value) for value in values], np.int64)
     fixed = _keys_of(thresholds, kind)
     halves = [] if key.strata or units is not None else _halving_keys(grouped.total(), budget)
     cuts = np.unique(np.concatenate((fixed, np.array(halves, np.uint64))))
-    places = np.zeros(len(grouped.group_codes), np.int64)
-    places[grouped.codes()] = stratum
-    sizes, ranges = grouped.tally(places, len(named), cuts), np.searchsorted(cuts, cells.keys)
-    labels = np.zeros_like(sizes)
-    np.add.at(labels, (stratum[cells.group], ranges), cells.counts.sum(axis=0))
-    _check_labelled(named, sizes.sum(axis=1), labels.sum(axis=1), key.strata)
-    number, crossed = _joined(sizes, labels, np.isin(cuts, fixed))
-    there, final = np.unique(number[stratum[cells.group], ranges], return_inverse=True)
-    all_rows = np.bincount(number.ravel(), sizes.ravel(), int(number.max(initial=0)) + 1).astype(np.int64)[there]
-    ends = decode(cuts, kind).tolist()
+    strata = _cut_strata(grouped, values, cells, cuts, np.isin(cuts, fixed))
     return LabelSample(
         replace(grouped.spec.inner, weighted=True),
         design,
         key.unit or "row",
-        all_rows,
-        final,
+        strata.sizes,
+        strata.of_cells,
         block[cells.group],
         cells,
-        names=tuple(_name(named, ends, np.argwhere(number == h)) for h in there.tolist()),
+        names=strata.names,
         units=None if units is None else units.count(rows),
         recorded=key.probability is not None or (units is not None and units.kind == "size"),
         scarce=None if units is None else units.scarce(rows),
-        unseen=tuple(
-            t for t, k in zip(thresholds, _keys_of(thresholds, kind).tolist(), strict=True) if k in cuts[crossed]
-        ),
-        ends=cuts[np.flatnonzero(np.diff(number[0]))],
+        unseen=tuple(t for t, k in zip(thresholds, fixed.tolist(), strict=True) if k in strata.crossed),
+        ends=strata.ends,
         dropped=int(grouped.total().nan_rows.sum()),
     )
+
+
+class _Strata(NamedTuple):
+    """Final strata: all rows and names of each, that of each cell, last keys, and the thresholds that they cross."""
+
+    sizes: Array
+    names: tuple[str, ...]
+    of_cells: Array
+    ends: Array
+    crossed: Array
+
+
+def _cut_strata(
+    grouped: TaggedGroups, values: Sequence[tuple[object, ...]], cells: Cells, cuts: Array, fixed: Array
+) -> _Strata:
+    """Cut the strata of the groups at keys, of which `fixed` are those of thresholds."""
+    named, places = list(dict.fromkeys(values)), np.zeros(len(grouped.group_codes), np.int64)
+    stratum = np.array([named.index(value) for value in values], np.int64)
+    places[grouped.codes()] = stratum
+    sizes, ranges = grouped.tally(places, len(named), cuts), np.searchsorted(cuts, cells.keys)
+    labels = np.zeros_like(sizes)
+    np.add.at(labels, (stratum[cells.group], ranges), cells.counts.sum(axis=0))
+    _check_labelled(named, sizes.sum(axis=1), labels.sum(axis=1), grouped.spec.key.strata)
+    number, crossed = _joined(sizes, labels, fixed)
+    there, final = np.unique(number[stratum[cells.group], ranges], return_inverse=True)
+    rows = np.bincount(number.ravel(), sizes.ravel(), int(number.max(initial=0)) + 1).astype(np.int64)[there]
+    scores = decode(cuts, grouped.spec.inner.type).tolist()
+    names = tuple(_name(named, scores, np.argwhere(number == h)) for h in there.tolist())
+    return _Strata(rows, names, final, cuts[np.flatnonzero(np.diff(number[0]))], cuts[crossed])
 
 
 def _check_labelled(named: Sequence[tuple[object, ...]], sizes: Array, labels: Array, strata: str | None) -> None:
