@@ -61,6 +61,8 @@ SHOWN = (
            help="Option of the S3 storage of DATA or STORE, such as AWS_ENDPOINT_URL=…; options in a URI override it."),
     Option("with_versions", FLAG, False, ("info",), "nothing", flag="versions",
            help="List every version as well, newest first; --as-of takes its number or time."),
+    Option("with_all", FLAG, False, ("diagnose",), "nothing", flag="all",
+           help="List all facts. [default: the ten that deviate most]"),
     Option("nightly", FLAG, False, ("history",), "nothing", "Leave out the values over all nights up to each one."),
     Option("quantiles", NUMBERS, (), ("sketch",), "value", flag="quantile",
            help="Quantile in [0, 1]; repeat for several. [default: 0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1]"),

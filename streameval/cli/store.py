@@ -423,7 +423,8 @@ def _row(one: Judgement, *, with_night: bool) -> list[str]:
 
 def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
     """Closing lines: other unusual facts of the newest failing night, and the next command to run."""
-    there = list(dict.fromkeys(one.partition for one in found.judgements if not one.passed and one.rule != "present"))
+    absent = ("present", "folded")  # rules that nights fail which the store lacks
+    there = list(dict.fromkeys(one.partition for one in found.judgements if not one.passed and one.rule not in absent))
     which, name = f"{there[-1]}: " if there and len(named) != 1 else "", shell([store.name])
     lines = [which + "; ".join(found.odd)] if found.odd else []
     pending = {one.partition for one in found.judgements if one.outcome == "pending"}
@@ -448,7 +449,7 @@ def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
 
 
 @reads_store("diagnose", PLAIN)
-def diagnose(store: Store, to: Output, **asked: Any) -> None:
+def diagnose(store: Store, to: Output, with_all: bool = False, **asked: Any) -> None:
     """Report what is unusual in nights of STORE, by default in those that fail or are undecided.
 
     Rows, positives, nulls by column and by file, quantiles of scores and sizes of clusters are compared with the median
@@ -462,14 +463,17 @@ def diagnose(store: Store, to: Output, **asked: Any) -> None:
         facts,
         lambda: [{"partition": night["partition"]} | finding for night in facts for finding in night["findings"]],
         lambda: stacked(
-            *(part for night in nights for part in _diagnosed(store, night)),
+            *(part for night in nights for part in _diagnosed(store, night, None if with_all else _MOST_FACTS)),
             *[] if nights else ["no night fails; name one with --partition"],
         ),
     )
 
 
-def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
-    """A heading, the failed rules, the table of facts, notes on files, rising costs, and the remedy."""
+_MOST_FACTS = 10
+
+
+def _diagnosed(store: Store, one: Diagnosis, most: int | None) -> list[RenderableType]:
+    """A heading, the failed rules, the table of at most so many facts, notes on files, rising costs, and the remedy."""
     from streameval.rules import LIVE, Rule
 
     fails = f" fails {', '.join(one.fails)}" if one.fails else ""
@@ -481,7 +485,7 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
             "" if fact.usual != fact.usual else digits(fact.usual),
             "" if fact.deviations != fact.deviations else f"{fact.deviations:.3g}",
         ]
-        for fact in one.findings
+        for fact in one.findings[:most]
     ]
     head = visible(f"{one.partition}{fails}{undecided}; compared with {plural(one.nights, 'night')}")
     judged = _aligned([_row(rule, with_night=False) for rule in one.rules])
@@ -493,7 +497,9 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
     remedy = f"next: {lasting * bool(one.fails)}{accept}"
     if one.undecided:
         remedy += "; a rule that ends in 'or undecided' lets such nights pass"
-    parts: list[RenderableType] = [head, *map(visible, judged), facts, *map(visible, one.files)]
+    left = len(one.findings) - len(rows)
+    more = [f"{plural(left, 'more fact')} with --all"] if left else []
+    parts: list[RenderableType] = [head, *map(visible, judged), facts, *more, *map(visible, one.files)]
     if one.costs:
         rose = [[c.what, f"{c.value:.6g}", "" if c.usual != c.usual else f"{c.usual:.6g}"] for c in one.costs]
         parts.append(table(["cost that rose most", "night", "usual"], rose, ["night", "usual"]))

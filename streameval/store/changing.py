@@ -474,6 +474,8 @@ def _commit(
         context.commit(snapshot, configuration, (snapshot.entries | entries).values(), action, evaluations)
     if not errors:
         return done
+    if done.version >= 0:
+        context.judgements().record_unfolded(errors, snapshot.entries)
     good = len(nights)
     rest = f" ({plural(good, 'other partition')} folded; {'they count' if good > 1 else 'it counts'})" if good else ""
     if done.version >= 0 and any(isinstance(error, NullError) for error in errors.values()):

@@ -506,8 +506,13 @@ class Store(Changing):
             raise OptionError("say why the failure is accepted (--reason)")
         snapshot, _ = self._context.begun()
         log = self._context.judgements()
-        entries = select_entries(snapshot.entries, partition=several(partition))
-        accepted = accept(entries, log, several(rule), reason.strip(), datetime.now(UTC))
+        unfolded = [] if several(rule) else log.unfolded(snapshot.entries.values())
+        accepted = [replace(one, accepted=reason.strip()) for one in unfolded if one.partition in several(partition)]
+        for one in accepted:
+            log.add(one)
+        if rest := [name for name in several(partition) if name not in {one.partition for one in accepted}]:
+            entries = select_entries(snapshot.entries, partition=rest)
+            accepted += accept(entries, log, several(rule), reason.strip(), datetime.now(UTC))
         log.write()
         return accepted
 

@@ -190,7 +190,7 @@ class Gate:
         for rule in rules:
             self._refuse_unknown(rule)
         shared = self._shared(self.entries.index(scope[-1]) if scope else 0)
-        shown: list[Judgement] = []
+        shown = [one for one in self.log.unfolded(self.entries) if not named or one.partition in named]
         for entry in [] if allow_incomplete else scope:
             if lost := entry.left_out:
                 reason = f"{len(lost)} of {plural(entry.files, 'file')} left out ({few([name for name, _ in lost])})"
@@ -335,7 +335,9 @@ class Gate:
 
     def _judge(self, rule: Rule, entry: Entry, values: Mapping[str, Scalar]) -> Judgement:
         """Judge a night by a rule, and keep the judgement unless it is pending because labels may still arrive."""
-        until = _end(entry.partition, self.mature) if rule.labelled and self.mature else self.now
+        label = self.nightly.configuration.folding.label.column
+        labelled = rule.labelled or (rule.metric == "nulls" and rule.of == label)
+        until = _end(entry.partition, self.mature) if labelled and self.mature else self.now
         digest = self._digest(rule, entry)
         if self.now < until:
             pending = f"labels are mature at {until:%Y-%m-%dT%H:%MZ}"
@@ -441,8 +443,12 @@ class Gate:
         upto = self.entries[: self.entries.index(newest) + 1]
         accepted = [i for i, e in enumerate(upto[:-1]) if (one := self._known(rule, e)) and one.accepted is not None]
         days = sorted({day_of(entry.partition, _UNDATED) for entry in upto[accepted[-1] if accepted else 0 :]})
-        absent = [(a + timedelta(days=i)).isoformat() for a, b in pairwise(days) for i in range(1, (b - a).days)]
-        return replace(Scalar.certain("missing", len(absent)), reason=f"no {few(absent)}" if absent else None)
+        lost = {day_of(one.partition, _UNDATED) for one in self.log.unfolded(self.entries) if one.accepted is None}
+        lost -= {*days}
+        spans = pairwise(sorted({*days} | lost))
+        absent = sorted({a + timedelta(days=i) for a, b in spans for i in range(1, (b - a).days)} | lost)
+        listed = few([day.isoformat() for day in absent])
+        return replace(Scalar.certain("missing", len(absent)), reason=f"no {listed}" if absent else None)
 
     def _failure(self, rule: str, partition: str, digest: str, reason: str) -> Judgement:
         return Judgement(rule, rule, "failed", nan, reason, partition=partition, digest=digest, judged=self.now)

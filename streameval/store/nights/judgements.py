@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
+from math import nan
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,8 +26,7 @@ from streameval.store.nights.results import key_of
 from streameval.wording import few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Mapping, Sequence
 
     from deltalake import DeltaTable
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from streameval.store.files.location import Location
 
 
-BUILT_IN = COMPLETE, PRESENT = "complete", "present"  # rules that every store has
+BUILT_IN = COMPLETE, PRESENT, FOLDED = "complete", "present", "folded"  # rules that every store has
 FILES = 32  # most files of the table before they are rewritten as one
 _COPY = "restore it from a copy"
 _ANEW = (
@@ -119,6 +120,23 @@ class Judgements:
         """Nights whose gate an outcome keeps closed, with the names of the rules."""
         rules = {e.partition: tuple(one.rule for one in self.closing(e) if one.outcome == outcome) for e in entries}
         return {name: failed for name, failed in rules.items() if failed}
+
+    def unfolded(self, entries: Iterable[Entry]) -> list[Judgement]:
+        """Failures to fold nights that the store lacks since, or of which it has an earlier fold."""
+        folds = {entry.partition: digests(entry)["", ""] for entry in entries}
+        recorded = (self.find(FOLDED, name, folds.get(name, "")) for name in self._by_night)
+        return [one for one in recorded if one is not None]
+
+    def record_unfolded(self, errors: Mapping[str, DataError], entries: Mapping[str, Entry]) -> None:
+        """Record that nights could not be folded."""
+        for name, error in errors.items():
+            digest = digests(entries[name])["", ""] if name in entries else ""
+            why = f"cannot be folded: {error}"
+            self.add(
+                Judgement(FOLDED, FOLDED, "failed", nan, why, partition=name, digest=digest, judged=datetime.now(UTC))
+            )
+        with suppress(StoreError):  # the error of the nights, which follows, matters more
+            self.write()
 
     def add(self, one: Judgement) -> None:
         """Collect a judgement for `write`."""

@@ -535,3 +535,39 @@ def test_a_change_of_the_shared_level_is_named(tmp_path):
         store.update(shutil.move(path, data / path.name))
     notes = store.check(rules[0], "night=2026-01-10").notes
     assert notes[1:] == ("the error of a year is shared by 1 rule, on night=2026-01-08 by 2",)
+
+
+def unlabelled(night, data):
+    """A night with a null label."""
+    return rewritten(night, data, lambda t: set_column(t, "label", pa.array([None, *t["label"].to_pylist()[1:]])))
+
+
+def test_a_night_that_cannot_be_folded_closes_the_gate(tmp_path, data):
+    """New or changed, named, and missing; until it is folded or accepted."""
+    rules = [FLOOR, "missing == 0", "nulls[label] == 0"]
+    store = Store(tmp_path / "store", threads=1)
+    for night in NIGHTS[:3]:
+        land(night, data)
+    store.update(data, **FEW)
+    for night in (NIGHTS[2], NIGHTS[4]):
+        unlabelled(night, data)
+    with pytest.raises(DataError, match="2 partitions cannot be folded"):
+        store.update(data)
+    failed = {(one.partition, one.rule): one.reason for one in store.check(rules).judgements if not one.passed}
+    assert {*failed} == {(NIGHTS[2], "folded"), (NIGHTS[4], "folded"), (NIGHTS[2], "missing == 0")}
+    assert "has nulls" in failed[NIGHTS[4], "folded"]
+    assert failed[NIGHTS[2], "missing == 0"] == "no 2026-01-04, 2026-01-05"
+    assert run("check", store.name, "--rule", FLOOR).exit_code == 3
+    for night in NIGHTS[2:4]:
+        (land(night, data) / "part-0.parquet").touch()
+    shutil.rmtree(data / NIGHTS[4])
+    store.update(data)
+    assert [one.partition for one in store.check(FLOOR).judgements if not one.passed] == [NIGHTS[4]]
+    store.accept(NIGHTS[4], "was empty")
+    assert store.check(rules).passed
+
+
+def test_nulls_of_immature_labels_are_pending(store):
+    """As every rule on labels; those of scores are not."""
+    check = store.check(["nulls[label] == 0", "nulls[score_lr] == 0"], mature="36500d")
+    assert [one.outcome for one in check.judgements] == ["pending", "passed"]
