@@ -59,6 +59,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -201,7 +202,7 @@ class Estimate:
         values = (value for value in (self.of_all_rows, self.grid) if not math.isnan(value))
         return next(values, self.scalar.value)
 
-    @property
+    @cached_property
     def deviations(self) -> Array:
         """The replicates of blocks that have rows, less their mean; NaN where a replicate is undefined."""
         there = self.replicates[~np.isnan(self.replicates)]
@@ -209,7 +210,7 @@ class Estimate:
             return np.full(there.size, math.nan)
         return np.asarray(there - there.mean()) if there.size else there
 
-    @property
+    @cached_property
     def stderr(self) -> float:
         """Standard error of the value; NaN where fewer than two blocks have rows.
 
@@ -235,12 +236,12 @@ class Estimate:
             end_units=math.nan,
         )
 
-    @property
+    @cached_property
     def freedom(self) -> float:
         """Degrees of freedom of the standard error; with a draw, those of Welch and Satterthwaite."""
         return self._freedom(0.0, 0.0)
 
-    @property
+    @cached_property
     def _influences(self) -> Array:
         """The deviations; none where a replicate is undefined."""
         return np.zeros(0) if np.isinf(self.replicates).any() else self.deviations
@@ -248,9 +249,8 @@ class Estimate:
     def _freedom(self, blocks: float, influence: float) -> float:
         """Degrees of freedom with further blocks of some influence."""
         d = self._influences
-        free = (
-            min(float(d.size - 1), self.most_freedom) if d.size else max(1.0, self.sizes.governing[0] - 1)
-        )  # DeLong's, of the rarer class
+        classes = max(1.0, self.sizes.governing[0] - 1)  # DeLong's standard error has those of the rarer class
+        free = min(float(d.size - 1), self.most_freedom) if d.size else classes
         if d.any():
             unit = float(np.abs(d).max())
             squares, more = np.square(d / unit), (influence / unit) ** 2
@@ -268,7 +268,7 @@ class Estimate:
         scale, value, error, d = SCALES[self.scale], self.scalar.value, self.stderr, self._influences
         curvature = scale.curvature(value)
         blocks = influence = 0.0
-        if d.size and side * curvature < 0:
+        if d.size > 1 and side * curvature < 0:
             blocks = max(0.0, _FURTHER * (1 - self.freedom / (d.size - 1)))
             influence = curvature**2 * max(0.0, float((-side * d).max()))
         centre = value + side * blocks * influence
