@@ -268,7 +268,7 @@ class Estimate:
         scale, value, error, d = SCALES[self.scale], self.scalar.value, self.stderr, self._influences
         curvature = scale.curvature(value)
         blocks = influence = 0.0
-        if d.size > 1 and side * curvature < 0:
+        if d.size > 1 and error > 0 and side * curvature < 0:
             blocks = max(0.0, _FURTHER * (1 - self.freedom / (d.size - 1)))
             influence = curvature**2 * max(0.0, float((-side * d).max()))
         centre = value + side * blocks * influence
