@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -292,6 +293,14 @@ def inputs(name: str, given: Any) -> tuple[Place | InMemory, ...]:
         else InMemory(f"a {type(one).__name__}", one)
         for one in several
     )
+
+
+def days(name: str, given: object) -> str:
+    """A span of whole days, such as ``90d``."""
+    match = re.fullmatch(r"\s*(\d{1,5})\s*d?\s*", str(given))
+    if match is None or not int(match[1]):
+        raise OptionError(f"{name}={given!r} is not a span of days; write for instance 90d", name)
+    return f"{int(match[1])}d"
 
 
 def file(name: str, given: object) -> str:

@@ -46,6 +46,7 @@ ANY, BINS, CALLBACK, COLUMN = Kind(kinds.single), Kind(kinds.bins), Kind(kinds.c
 DIRECTORY, FILTER, FLAG = Kind(kinds.directory), Kind(kinds.row_filter), Kind(kinds.flag, bool)
 FILE, INPUTS, MOMENT = Kind(kinds.file), Kind(kinds.inputs, many=True), Kind(kinds.moment)
 LEVEL, NUMBERS = Kind(kinds.level, float), Kind(kinds.numbers, float, many=True)
+SPAN = Kind(kinds.days)
 NAMES, METRICS = Kind(kinds.texts, many=True), Kind(kinds.metrics, many=True)
 
 
@@ -153,6 +154,7 @@ NEEDS = {
     "a scheduler": ("client", "name one (--scheduler)"),
     "groups": ("mean_over", "name their column (--mean-over)"),
     "labels": ("label", "name a column of labels (--label)"),
+    "ids of labels": ("on", "name their column (--on)"),
     "late labels": ("labels", "name their table (--labels)"),
     "a score": ("score", "name a score column (--score)"),
     "slices": ("by", "name the slicing column (--by)"),
@@ -275,20 +277,30 @@ OPTIONS = (
            "How to treat NaN and null scores.", needs="slices"),
     Option("unlabelled", choice("error", "drop"), "error", ("attribute",), "state",
            "How to treat rows without a label.", needs="labels"),
-    Option("labels", INPUTS, None, _LATE, "state", metavar="FILE",
+    Option("labels", INPUTS, None, (*_LATE, "update"), "state", metavar="FILE", kept=False,
            help="Labels in another table, matched by --on; repeat for several files, in the order of their arrival."),
     Option("on", NAMES, None, _LATE, "state", metavar="ID", needs=_LABELS,
            help="Id column of DATA and labels: id or a,b (both must agree) or data_id=label_id."),
     Option("label_time", COLUMN, None, _LATE, "state", metavar="COLUMN", needs=_LABELS,
            help="Column of times in the labels: the latest label of an id counts."),
+    Option("on", NAMES, None, ("update",), "state", metavar="ID",
+           help="Id column of DATA and labels, which then arrive any time: id, or a,b (both must agree), or "
+                "data_id=label_id."),
+    Option("label_time", COLUMN, None, ("update",), "state", metavar="COLUMN", needs="ids of labels",
+           help="Column of times in the labels: the latest label of an id counts."),
+    Option("labels_open", SPAN, "90d", ("update",), "state", metavar="SPAN", needs="ids of labels",
+           help="Close nights that are older than the newest by this span; later labels for them do not count."),
     Option("labels_as_of", MOMENT, None, _LATE, "state", metavar="TIME", needs=_LABELS,
            help="Use labels up to this time or the end of this date (UTC)."),
     Option("label_conflicts", choice("error", "latest", "drop"), "error", _LATE, "state", needs=_LABELS,
            help="Different labels of an id at one time: refuse them, take the file that came last, or leave the id "
                 "unlabelled."),
+    Option("label_conflicts", choice("error", "latest", "drop"), "error", ("update",), "state", needs="ids of labels",
+           help="Different labels of an id at one time: refuse them, take the file that came last, or leave the id "
+                "unlabelled."),
     Option("rejects", FILE, None, _LATE, "nothing", metavar="FILE", needs=_LABELS,
            help="Write labels that were not used to a .csv or .parquet file, with the reason."),
-    Option("allow_unmatched", FLAG, False, _LATE, "nothing", needs=_LABELS,
+    Option("allow_unmatched", FLAG, False, (*_LATE, "update"), "nothing", needs=_LABELS,
            help="Accept labels of which none has the id of a row."),
     Option("sampled_by", ANY, None, _EVALUATE, "state", metavar="DESIGN", needs="scores",
            help="Estimate all rows from a sample of labels (null: not labelled), drawn uniform, strata=COLUMN (uniform "
@@ -443,11 +455,7 @@ def honoured(verb: str) -> Mapping[str, Option]:
 
 def kept_options() -> dict[str, Option]:
     """The options that a store keeps: they determine its states, or the values computed from them by default."""
-    return {
-        name: option
-        for name, option in honoured("update").items()
-        if name in honoured("evaluate") and _decides(option) and option.kept
-    }
+    return {name: option for name, option in honoured("update").items() if _decides(option) and option.kept}
 
 
 def checked(given: Mapping[str, object], verb: str = "evaluate") -> dict[str, Any]:

@@ -146,13 +146,15 @@ def _is_local_data(path: str) -> bool:
 
 @click.command()
 @_STORE
-@_DATA
+@click.argument("data", nargs=-1)
 @options("update")
 def update(**asked: Any) -> None:
-    """Fold new and changed partitions of DATA into STORE.
+    """Fold new and changed partitions of DATA into STORE, and labels that arrive later (--labels).
 
     The first update names the columns and options; later updates need none.
     """
+    if not ("data" in asked or "labels" in asked):
+        raise click.UsageError("name DATA, or files of labels (--labels)")
     _change("update", **asked)
 
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
 import numpy as np
@@ -50,7 +50,7 @@ from streameval.typing import view_numbers
 from streameval.wording import few, plural, size
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 
     from streameval.engine import Engine
     from streameval.scan import Piece, Scan
@@ -103,6 +103,11 @@ class LateSource:
         """
         if not options["labels"]:
             return None
+        return cls.columns_of(options, others)
+
+    @classmethod
+    def columns_of(cls, options: Mapping[str, Any], others: Collection[str] = ()) -> LateSource:
+        """As `of`, if there is a table, or there will be."""
         if not options["on"]:
             raise OptionError("labels are matched by ids: name their column, such as on='message_id' (--on)", "on")
         if options["labels_as_of"] is not None and options["label_time"] is None:
@@ -159,16 +164,21 @@ class LateSource:
         DataError
             If a column is missing or cannot be used, a time is null, or statements contradict each other.
         """
-        scans = [found for one in self._inputs() if (found := self._scan(one, engine)) is not None]
         own = schema.field(self.column).type if self.column in schema.names else None
+        return Statements.of(self, *self.read_parts(schema, name, engine), own)
+
+    def read_parts(
+        self, schema: pa.Schema, name: str, engine: Engine
+    ) -> tuple[Sequence[IdColumn], Sequence[IdColumn], list[StatementPart]]:
+        """The id columns of the data and of the table, and all statements as they were read; see `read`."""
+        scans = [found for one in self._inputs() if (found := self._scan(one, engine)) is not None]
         if not scans:
-            return self._no_statements(schema, name, own)
+            return self._no_statements(schema, name)
         pieces = [piece for found in scans for piece in found.pieces]
         first = pieces[0].name
         kinds = [widen({found.schema.field(column).type for found in scans}) for column in self.columns]
         at = self.columns.index(self.column)
-        if kinds[at] is None and all(_is_number(one.schema.field(self.column).type, nulls=True) for one in scans):
-            kinds[at] = pa.float64()  # floats instead of nulls, as pandas writes them
+        kinds[at] = label_type({found.schema.field(self.column).type for found in scans})
         for column, kind in zip(self.columns, kinds, strict=True):
             if kind is None:
                 raise SchemaError(f"{first}: column {column!r} has types that differ between tables of labels: cast it")
@@ -179,18 +189,22 @@ class LateSource:
         deliveries = [(i, piece.name) for i, found in enumerate(scans) for piece in found.pieces]
         arrival = {delivery: i for i, delivery in enumerate(dict.fromkeys(deliveries))}
         tasks = [(piece, arrival[delivery]) for piece, delivery in zip(pieces, deliveries, strict=True)]
-        parts = engine.each(partial(_read_piece, source=self, schema=read, ids=theirs), tasks, "labels")
-        return Statements.of(self, ours, theirs, own, parts)
+        return ours, theirs, engine.each(partial(_read_piece, source=self, schema=read, ids=theirs), tasks, "labels")
 
-    def _no_statements(self, schema: pa.Schema, name: str, own: pa.DataType | None) -> Statements:
+    def _no_statements(
+        self, schema: pa.Schema, name: str
+    ) -> tuple[Sequence[IdColumn], Sequence[IdColumn], list[StatementPart]]:
         """The statements of tables without rows."""
         read = pa.schema([(str(column), pa.null()) for column in self.columns])
         place = "the table of labels"
         ours, theirs = zip(*(self._compared(pair, schema, read, (name, place)) for pair in self.on), strict=True)
         words, small = np.zeros(0, np.uint64), np.zeros(0, np.uint8)
         times = np.zeros(0, np.int64)
-        part = _Part(place, 0, words, words, times, small, pa.nulls(0), small, read.empty_table())
-        return Statements.of(self, ours, theirs, own, [part])
+        return (
+            ours,
+            theirs,
+            [StatementPart(place, 0, words, words, times, small, pa.nulls(0), small, read.empty_table())],
+        )
 
     def _inputs(self) -> Iterator[Any]:
         """The inputs one by one: each may be a delivery, even if it is a table in memory."""
@@ -249,7 +263,19 @@ def moment(text: str) -> int:
     return (clock - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-class _Part(NamedTuple):
+class Coded(Protocol):
+    """Labels with the code of each statement among them, `WITHDRAWN` for null."""
+
+    @property
+    def codes(self) -> Array:
+        """The codes, as uint8."""
+
+    @property
+    def values(self) -> pa.Array:
+        """The labels."""
+
+
+class StatementPart(NamedTuple):
     """The statements of one piece of the table.
 
     `fates` and `table` have all of them; the other arrays those with an id that are not too late.
@@ -266,7 +292,9 @@ class _Part(NamedTuple):
     table: pa.Table
 
 
-def _read_piece(task: tuple[Piece, int], *, source: LateSource, schema: pa.Schema, ids: Sequence[IdColumn]) -> _Part:
+def _read_piece(
+    task: tuple[Piece, int], *, source: LateSource, schema: pa.Schema, ids: Sequence[IdColumn]
+) -> StatementPart:
     """The statements of one piece; `task` has the piece and the number of its delivery."""
     piece, arrival = task
     table = pa.Table.from_batches(scan.read(piece, schema), schema).combine_chunks()
@@ -284,7 +312,7 @@ def _read_piece(task: tuple[Piece, int], *, source: LateSource, schema: pa.Schem
         fates[~valid] = _NULL_ID
     there = fates == 0
     second = second[there] if second.size else second
-    return _Part(
+    return StatementPart(
         piece.name,
         arrival,
         first[there],
@@ -324,7 +352,7 @@ def _check_labels(values: pa.Array, what: str) -> None:
         raise LabelError(f"{what} has more than {MOST_LABELS} labels; name the column of labels with label (--label)")
 
 
-def _joined_codes(parts: Sequence[_Part], what: str) -> tuple[Array, pa.Array]:
+def join_codes(parts: Sequence[Coded], what: str) -> tuple[Array, pa.Array]:
     """The code of each label among those of all parts; NaN is null."""
     values = pa.concat_arrays([part.values for part in parts])
     if pa.types.is_floating(values.type):
@@ -340,7 +368,7 @@ def _joined_codes(parts: Sequence[_Part], what: str) -> tuple[Array, pa.Array]:
     return np.concatenate(joined), coded.dictionary.drop_null()  # of the type null, a null is encoded
 
 
-def _cast_labels(values: pa.Array, own: pa.DataType, what: str) -> pa.Array:
+def cast_labels(values: pa.Array, own: pa.DataType, what: str) -> pa.Array:
     """The labels in a type that holds those of the data as well; raises `SchemaError` if there is none."""
     kind = widen([values.type, own])
     if kind is None and {_is_number(values.type), _is_number(own)} == {True}:  # such as floats instead of nulls
@@ -351,10 +379,16 @@ def _cast_labels(values: pa.Array, own: pa.DataType, what: str) -> pa.Array:
     return values.cast(kind)
 
 
-def _is_number(kind: pa.DataType, *, nulls: bool = False) -> bool:
-    """Whether values of a type are integers or floats, or all null if that is allowed."""
+def label_type(kinds: Set[pa.DataType]) -> pa.DataType | None:
+    """A type that holds labels of several types, None without one; integers may be floats, as pandas writes nulls."""
+    numbers = all(map(_is_number, kinds - {pa.null()}))
+    return widen(kinds) or (pa.float64() if numbers else None)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    """Whether values of a type are integers or floats."""
     kind = plain(kind)
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or (nulls and pa.types.is_null(kind)))
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 class Resolved(NamedTuple):
@@ -465,8 +499,8 @@ class Statements:
 
     @classmethod
     def of(
-        cls, source: LateSource, ids: Sequence[IdColumn], theirs: Sequence[IdColumn], own: pa.DataType | None,
-        parts: Sequence[_Part],
+        cls, source: LateSource, ids: Sequence[IdColumn], theirs: Sequence[IdColumn], parts: Sequence[StatementPart],
+        own: pa.DataType | None,
     ) -> Statements:  # fmt: skip
         """Resolve the statements of all parts.
 
@@ -484,9 +518,9 @@ class Statements:
             If the data have labels of another type.
         """
         place = parts[0].name + (", …" if len({part.name for part in parts}) > 1 else "")
-        codes, values = _joined_codes(parts, f"{place}: label column {source.column!r}")
+        codes, values = join_codes(parts, f"{place}: label column {source.column!r}")
         if own is not None:
-            values = _cast_labels(values, own, f"{place}: label column {source.column!r}")
+            values = cast_labels(values, own, f"{place}: label column {source.column!r}")
         first, second, times = (np.concatenate([part[i] for part in parts]) for i in (2, 3, 4))
         arrivals = None
         if source.conflicts == "latest":
@@ -557,7 +591,7 @@ class Listed:
     fates: Array
 
     @classmethod
-    def of(cls, parts: Sequence[_Part], ids: Sequence[IdColumn], found: Resolved) -> Listed:
+    def of(cls, parts: Sequence[StatementPart], ids: Sequence[IdColumn], found: Resolved) -> Listed:
         """The statements of all parts."""
         fates = np.concatenate([part.fates for part in parts])
         rows = np.flatnonzero(fates == 0)[found.order]  # in the order of the ids
@@ -582,7 +616,7 @@ class Listed:
         return table
 
 
-def _contradiction(source: LateSource, listed: Listed, parts: Sequence[_Part], conflicts: int) -> LabelError:
+def _contradiction(source: LateSource, listed: Listed, parts: Sequence[StatementPart], conflicts: int) -> LabelError:
     """The error for ids whose latest statements contradict each other."""
     rows = np.flatnonzero(listed.fates == _CONFLICT)
     ends = np.cumsum([part.fates.size for part in parts])

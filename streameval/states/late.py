@@ -17,7 +17,9 @@ from pyarrow import types
 
 from streameval.errors import SchemaError
 from streameval.kernels.jit import read_only
-from streameval.kernels.lookup import ABSENT, IdTable, find_codes
+from streameval.kernels.lookup import ABSENT as ABSENT
+from streameval.kernels.lookup import IdTable as IdTable
+from streameval.kernels.lookup import find_codes as find_codes
 from streameval.kernels.lookup import order_words as order_words
 from streameval.kernels.lookup import scramble_words as scramble_words
 from streameval.states.keyed.ids import hash_array, row_nulls

@@ -67,6 +67,10 @@ def attribute(
             return [one for one in evaluated({**sliced, "ci": level}).results if one.slice is not None]
 
         result = with_slices(result, evaluated({**sliced, "ci": asked["ci"]}), asked, at_level)
+    labels = labels_of(entries, configuration.folding.label)
+    if configuration.late is not None and labels.null:
+        share = (labels.neg + labels.pos) / labels.seen
+        result = replace(result, basis="labelled rows", labelled_share=share)
     return replace(
         result, source=store_source("attribute", context.location.name, len(entries), selection, asked, options)
     )

@@ -17,7 +17,14 @@ from streameval.kinds import ByColumn, of_column
 from streameval.options import active, check_policies
 from streameval.states.codec import restated
 from streameval.store.files.entries import merge_facts
-from streameval.store.nights.configuration import KEPT, SUBSETS, Configuration, contradiction_error, plain_options
+from streameval.store.nights.configuration import (
+    KEPT,
+    REPORTED,
+    SUBSETS,
+    Configuration,
+    contradiction_error,
+    plain_options,
+)
 from streameval.store.nights.fold import find_types, fold_partitions
 from streameval.store.nights.merge import spec_as_kept
 from streameval.store.nights.partitions import discover, find_rewritten
@@ -68,7 +75,13 @@ def extend_configuration(before: Configuration, given: Mapping[str, object]) -> 
             raise contradiction_error(name, value, own, "a store can have only one: create another store")
     check_policies(plain, options, KEPT)  # the store's own may be for columns that are still to be added
     after = Configuration.of({name: value for name, value in options.items() if value != KEPT[name].rest})
-    return after.with_(before.types)
+    others = [name for name in plain if name not in (*REPORTED, "max_slices")]
+    if before.options["on"] and others:
+        raise OptionError(
+            f"{others[0]}: a store of late labels takes no more columns or policies; create another store with all",
+            others[0],
+        )
+    return after.with_(before.types).delivered(before.statements)
 
 
 def _extend_policy(before: Configuration, option: Option, value: object, new: Sequence[str]) -> object:
@@ -150,7 +163,7 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     if not any(options[name] for name in SUBSETS):
         raise OptionError(f"{column} is the only column of the store; delete the store instead")
     options["metrics"] = tuple(metric for metric in options["metrics"] if _is_computed(options, metric))
-    return Configuration(active(options, "update"), {}).with_(before.types)
+    return Configuration(active(options, "update"), {}).with_(before.types).delivered(before.statements)
 
 
 @dataclass(frozen=True)

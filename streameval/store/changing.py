@@ -6,20 +6,23 @@ these are committed, and then the error names the bad ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as with_changes
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
+from streameval.kinds import Place
 from streameval.options import check_policies, honoured, refuse
 from streameval.scan.files.tables import Tables
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.backfill import Backfill, extend_configuration, list_added, list_altered, remove_column
 from streameval.store.files.location import check_apart, check_empty, check_files
 from streameval.store.nights.configuration import KEPT, Configuration, plain_options
-from streameval.store.nights.fold import Night, find_types, fold_partitions
+from streameval.store.nights.fold import Folding, Night, find_types, fold_partitions
+from streameval.store.nights.late import OPEN, Arrived, close_nights, deliver, find_ids, newest_day
 from streameval.store.nights.merge import labels_of
-from streameval.store.nights.partitions import compare_partitions, discover, select_entries
+from streameval.store.nights.partitions import Changes, compare_partitions, discover, select_entries
 from streameval.store.vacuum import bound_scores, vacuum
 from streameval.wording import few, plural, visible
 
@@ -27,10 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
 
+    from streameval.engine.threads import ThreadEngine
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
-    from streameval.store.nights.partitions import Changes, Partition
+    from streameval.store.files.published import StateFiles
+    from streameval.store.nights.partitions import Partition
     from streameval.store.vacuum import Vacuumed
 
 
@@ -51,6 +56,8 @@ class Update:
     joined, left : columns and metrics that were added or removed
     altered : options that changed: the name of each, its old and its new value
     keeps : the configuration of the store in words; only for its first update
+    labels : what became of late labels: statements ``read``, ``new``, ``known``, with ``null_ids``; ids in
+        ``conflicts``
     """
 
     version: int
@@ -67,6 +74,7 @@ class Update:
     left: tuple[str, ...] = ()
     keeps: str = ""
     altered: tuple[tuple[str, Any, Any], ...] = ()
+    labels: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lists = {"new": self.new, "changed": self.changed, "to verify": self.suspected, "removed": self.removed}
@@ -81,6 +89,9 @@ class Update:
         gone = [name for name in self.gone if name not in self.lacking]
         parts += [f"{len(gone)} gone from the data but kept ({few(gone)})"] if gone else []
         parts += [f"{len(self.lacking)} without the column ({few(self.lacking)})"] if self.lacking else []
+        if self.labels:
+            counts = [f"{count:,} {what.replace('_', ' ')}" for what, count in self.labels.items() if count]
+            parts.append(f"labels: {', '.join(counts) or 'none that are new'}")
         return visible(", ".join(parts)) or "nothing to do"
 
 
@@ -91,8 +102,10 @@ class Changing:
 
     def update(
         self,
-        data: Any,
+        data: Any = None,
         *,
+        labels: Any = None,
+        allow_unmatched: bool = False,
         dry_run: bool = False,
         verify: bool = False,
         on_error: str = "raise",
@@ -107,7 +120,14 @@ class Changing:
         Parameters
         ----------
         data : path, pattern, URI, or list of those
-            A tree of partitions, or some of them.
+            A tree of partitions, or some of them. May be left out if there are labels for nights of the store.
+        labels : path, pattern, URI, or list of those, optional
+            Files of late labels, in the order of their arrival, for a store that was created with ``on``: labels for
+            rows of nights that are here, or that come later. The nights that have one of the ids are folded anew, in
+            the same commit, from rows that the store keeps of the nights of the last `labels_open`. Files that are
+            known by name, size and time are not read. See ``labels`` of `streameval.evaluate`.
+        allow_unmatched : bool
+            Accept labels of which none has the id of a row; they wait for their night.
         dry_run : bool
             Only report what would be done.
         verify : bool
@@ -123,8 +143,9 @@ class Changing:
         **options
             Options of the first update, as in `streameval.evaluate`. ``label, pos_label, score, cluster, sketch,
             classes, weight, where, by, max_slices, unit, nan, nulls, unlabelled, cluster_scope, common_rows, approx,
-            approx_agc, sample, sample_seed`` fix the states that are kept; ``where`` must be SQL. ``metrics, truncate,
-            aul_threshold, assignment_cells, at, clip, ci, quantiles`` are defaults that an evaluation may change.
+            approx_agc, sample, sample_seed, on, label_time, label_conflicts, labels_open`` fix the states that are
+            kept; ``where`` must be SQL. ``metrics, truncate, aul_threshold, assignment_cells, at, clip, ci, quantiles``
+            are defaults that an evaluation may change.
 
         Returns
         -------
@@ -141,21 +162,28 @@ class Changing:
         """
         context, skip, tables = self._context, _skips(on_error), Tables(delta_version, snapshot)
         before, configuration, changes = find_changes(context, data, options, tables)
+        named = _named_labels(configuration, labels, allow_unmatched=allow_unmatched)
         entries, keeps = before.entries, str(configuration) if before.version < 0 else ""
         doubted = [p for p in changes.unchanged if verify or (skip and entries[p.name].incomplete)]
         unchanged = len(changes.unchanged) - len(doubted)
         done = Update(before.version, unchanged=unchanged, gone=changes.gone, keeps=keeps)
+        if dry_run and named:
+            raise OptionError("dry_run does not read labels; leave out one of them (--dry-run, --labels)", "dry_run")
         if dry_run:
             new, changed, suspected = map(_names, (changes.new, changes.changed, doubted))
             return with_changes(done, new=new, changed=changed, suspected=suspected)
         due = [*changes.new, *changes.changed, *doubted]
-        configuration, nights, errors = _fold(context, before, configuration, due, skip=skip)
+        arrival = _Arrival(named, verify, allow_unmatched)
+        configuration, nights, errors, counts = _fold(context, before, configuration, due, arrival, skip=skip)
         compared = _names([*doubted, *(changes.changed if verify else ())])
         again = [name for name in nights if name in compared]
         same = [name for name in again if _same(context, configuration, entries[name], nights[name].entry)]
         nights = {name: night for name, night in nights.items() if name not in same}
         left = [name for name in _names(changes.unchanged) if name not in nights and entries[name].incomplete]
-        done = with_changes(done, unchanged=unchanged + len(same), incomplete=tuple(left))
+        touched = len([name for name in nights if name not in _names(due)])
+        done = with_changes(
+            done, unchanged=max(0, unchanged + len(same) - touched), incomplete=tuple(left), labels=counts
+        )
         return _commit(context, before, configuration, nights, errors, done)
 
     def replace(
@@ -182,7 +210,7 @@ class Changing:
         """
         context, skip = self._context, _skips(on_error)
         before, configuration, partitions = find_replaced(context, data, Tables(delta_version, snapshot))
-        configuration, nights, errors = _fold(context, before, configuration, partitions, skip=skip)
+        configuration, nights, errors, _ = _fold(context, before, configuration, partitions, skip=skip)
         return _commit(context, before, configuration, nights, errors, Update(before.version))
 
     def remove(self, names: str | Sequence[str] = (), *, columns: str | Sequence[str] = ()) -> Update:
@@ -209,7 +237,7 @@ class Changing:
         for column in left:
             configuration = remove_column(configuration, column)
         if left:
-            staying = set(configuration.specs)
+            staying = {*configuration.specs, (OPEN, "")}
             states = [tuple(state for state in e.states if (state.group, state.of) in staying) for e in entries]
             entries = [with_changes(entry, states=own) for entry, own in zip(entries, states, strict=True)]
         done = Update(snapshot.version + 1, removed=removed, left=tuple(left))
@@ -325,8 +353,11 @@ def find_changes(
     context: StoreContext, data: object, options: Mapping[str, object], tables: Tables
 ) -> tuple[Snapshot, Configuration, Changes]:
     """The snapshot, the configuration (new for a first update), and the new and changed partitions of the data."""
-    check_apart(context.location, data)
     snapshot = context.ledger.read()
+    if data is None and snapshot.version < 0:
+        raise OptionError("the first update of a store needs data: name their path", "data")
+    if data is not None:
+        check_apart(context.location, data)
     given = {name: value for name, value in options.items() if value is not None}
     if snapshot.version < 0:
         check_empty(context.location)
@@ -335,6 +366,8 @@ def find_changes(
     else:
         configuration = context.configuration(snapshot)
         configuration.refuse_others(given)
+    if data is None:
+        return snapshot, configuration, Changes((), (), (), ())
     partitions = _discover(context, data, snapshot, tables)
     return snapshot, configuration, compare_partitions(partitions, snapshot.entries, data, tables)
 
@@ -403,24 +436,120 @@ def _names(partitions: Iterable[Partition]) -> tuple[str, ...]:
     return tuple(partition.name for partition in partitions)
 
 
+class _Arrival(NamedTuple):
+    """Files of late labels, whether to read known ones again, and whether none needs to match a row."""
+
+    labels: Sequence[str] = ()
+    verify: bool = False
+    unmatched: bool = True
+
+
+_NOTHING = _Arrival()
+
+
+def _named_labels(configuration: Configuration, labels: Any, *, allow_unmatched: bool) -> list[str]:
+    """The paths of late labels; raises `OptionError` if the store takes none."""
+    named = honoured("update")["labels"].plain(labels)
+    paths = [one for one in named if isinstance(one, Place)]
+    if named and configuration.late is None:
+        raise OptionError(
+            "labels: the store takes no late labels; create one with the column of ids, on (--on)", "labels"
+        )
+    if len(paths) < len(named):
+        raise OptionError("labels: a store reads labels from files: name paths", "labels")
+    if allow_unmatched and not named:
+        raise OptionError("allow_unmatched would change nothing without late labels: name their table (--labels)")
+    return [path.value for path in paths]
+
+
 def _fold(
     context: StoreContext,
     snapshot: Snapshot,
     configuration: Configuration,
     partitions: Sequence[Partition],
+    arrival: _Arrival = _NOTHING,
     *,
     skip: bool,
-) -> tuple[Configuration, dict[str, Night], dict[str, DataError]]:
-    """The configuration with key types, the folded partitions, and the errors of those that cannot be folded."""
-    if not partitions:
-        return configuration, {}, {}
-    engine, workers = context.engine(), context.workers()
+) -> tuple[Configuration, dict[str, Night], dict[str, DataError], dict[str, int]]:
+    """Fold partitions, and nights with new late labels.
+
+    Returns the configuration with key types and late labels, the folded nights, the errors of partitions that cannot be
+    folded, and counts of late labels.
+    """
+    if not partitions and not arrival.labels:
+        return configuration, {}, {}, {}
+    engine, workers, late = context.engine(), context.workers(), configuration.late is not None
     with engine.progress:
-        configuration = find_types(partitions, configuration, engine)
+        configuration = find_types(partitions, configuration, engine) if partitions else configuration
         with context.files.undone() as files:
-            nights, errors = fold_partitions(partitions, configuration, engine, files, workers, skip=skip)
-    refused = _refuse_labels(snapshot, configuration, nights)
-    return configuration, {n: night for n, night in nights.items() if n not in refused}, errors | refused
+            if not late:
+                nights, errors = fold_partitions(partitions, configuration, engine, files, workers, skip=skip)
+                arrived = None
+            else:
+                arrived = _deliver(snapshot, configuration, partitions, arrival, engine, files)
+                configuration = arrived.configuration
+                nights, errors = fold_partitions(
+                    partitions, configuration, engine, files, skip=skip, late=arrived.labels
+                )
+                nights |= _relabel(snapshot, arrived, nights, engine, files, arrival)
+            refused = _refuse_labels(snapshot, configuration, nights)
+            stale = [name for name in refused if name not in _names(partitions)]
+            if stale:  # a night with new labels must not keep its old states beside them
+                raise refused[stale[0]]
+    nights = {n: night for n, night in nights.items() if n not in refused}
+    counts = {} if arrived is None or not arrival.labels else dict(arrived.counts)
+    return configuration, nights, errors | refused, counts
+
+
+def _deliver(
+    snapshot: Snapshot,
+    configuration: Configuration,
+    partitions: Sequence[Partition],
+    arrival: _Arrival,
+    engine: ThreadEngine,
+    files: StateFiles,
+) -> Arrived:
+    """Read late labels; raises `DataError` if a partition is a night that is closed for them."""
+    for partition in partitions:
+        entry = snapshot.entries.get(partition.name)
+        if entry is not None and entry.rows and entry.state(OPEN, "") is None:
+            raise DataError(
+                f"{partition.name}: is closed for late labels, so its rows cannot be labelled again; remove it, then "
+                "update with its data and its labels (--labels, --verify)"
+            )
+    newest = newest_day([*snapshot.entries, *_names(partitions)])
+    return deliver(configuration, arrival.labels, newest, engine, files, verify=arrival.verify)
+
+
+def _relabel(
+    snapshot: Snapshot,
+    arrived: Arrived,
+    nights: Mapping[str, Night],
+    engine: ThreadEngine,
+    files: StateFiles,
+    arrival: _Arrival,
+) -> dict[str, Night]:
+    """Fold the open nights anew that have the id of a new statement, except those that were just folded."""
+    ids = arrived.new
+    if ids is None:
+        return {}
+    new = [night.entry for night in nights.values()]
+    others = [entry for name, entry in snapshot.entries.items() if name not in nights]
+    find = partial(find_ids, ids=ids, labels=arrived.labels, files=files)
+    open_nights = [entry for entry in (*new, *others) if entry.state(OPEN, "")]
+    touched = [
+        entry for entry, seen in zip(open_nights, engine.each(find, open_nights, "night"), strict=True) if seen.any()
+    ]
+    if not touched and not arrival.unmatched:
+        raise LabelError(
+            "labels: none of the new ids is that of a row of an open night; name the ids with on (--on), or accept "
+            "that no row has a label with allow_unmatched (--allow-unmatched)"
+        )
+    configuration = arrived.configuration
+    dependent = frozenset(key for key in configuration.specs if key[0].partition(".")[0] in ("score", "cluster"))
+    folding = Folding(with_changes(configuration, due=dependent), files, False, arrived.labels)
+    relabelled = [folding.relabel(entry, engine) for entry in touched if entry.partition not in nights]
+    return {entry.partition: Night(entry, None) for entry in relabelled}
 
 
 def _refuse_labels(
@@ -460,18 +589,20 @@ def _commit(
 ) -> Update:
     """Commit folded partitions, complete the outcome, then raise the errors of those that cannot be folded."""
     entries = {name: night.entry for name, night in nights.items()}
+    changed = bool(nights or done.labels.get("new"))
     done = with_changes(
         done,
-        version=snapshot.version + bool(nights),
+        version=snapshot.version + changed,
         new=tuple(name for name in nights if name not in snapshot.entries),
         changed=tuple(name for name in nights if name in snapshot.entries),
         rows=sum(entry.rows for entry in entries.values()),
         incomplete=(*(name for name, entry in entries.items() if entry.incomplete), *done.incomplete),
     )
-    if nights:
+    if changed:
         action = f"{done}; {done.keeps}" if done.keeps else str(done)
         evaluations = {name: night.evaluation for name, night in nights.items()}
-        context.commit(snapshot, configuration, (snapshot.entries | entries).values(), action, evaluations)
+        after = close_nights((snapshot.entries | entries).values(), configuration)
+        context.commit(snapshot, configuration, after, action, evaluations)
     if not errors:
         return done
     if done.version >= 0:

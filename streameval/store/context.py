@@ -16,6 +16,7 @@ from streameval.store.files.ledger import Ledger
 from streameval.store.files.published import StateFiles
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.judgements import Judgements
+from streameval.store.nights.late import OPEN
 from streameval.store.nights.merge import Nights, columns_kept
 from streameval.store.nights.results import MetricSeries, ResultCache
 
@@ -151,8 +152,9 @@ class StoreContext:
         return MetricSeries(snapshot, stored, engine, self.cache(), self.evaluate)
 
     def compact(self, snapshot: Snapshot, configuration: Configuration, engine: Engine, *, exact: bool) -> int:
-        """Merge the states of nights; see `Compaction.compact`."""
-        columns = columns_kept(list(snapshot.entries.values()), configuration)
+        """Merge the states of nights that are not open for late labels; see `Compaction.compact`."""
+        settled = [entry for entry in snapshot.entries.values() if entry.state(OPEN, "") is None]
+        columns = columns_kept(settled, configuration)
         return self.compaction.compact(columns, engine, exact=exact)
 
     def commit(

@@ -14,6 +14,7 @@ from streameval.scan.files.tables import Tables
 from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
 from streameval.store.evaluate import dates_of
+from streameval.store.nights.late import OPEN
 from streameval.store.nights.partitions import select_entries
 from streameval.wording import few, plural, size, visible
 
@@ -47,6 +48,7 @@ class Info:
     undecided : nights with undecided judgements that keep the gate closed, with the names of the rules; None likewise
     slices : size of the states in bytes, by slicing
     damaged : what is damaged in words, with the remedy: judgements, and states if verified; None if neither was found
+    late : of a store of late labels, the ``open`` nights, bytes of their ``rows``, ``statements``, and their ``bytes``
     """
 
     name: str
@@ -66,6 +68,7 @@ class Info:
     undecided: dict[str, tuple[str, ...]] | None = field(default_factory=dict)
     slices: dict[str, int] = field(default_factory=dict)
     damaged: tuple[str, ...] | None = None
+    late: dict[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -88,12 +91,19 @@ class Info:
             ("size", f"{plural(self.files, 'file')}, {size(self.bytes)}"),
             *columns.items(),
             *(("slices", what) for what in sliced),
+            *([("late labels", self._late())] if self.late else []),
             *((name, in_words(value)) for name, value in self.policies.items()),
             ("incomplete", few(self.incomplete) or "none"),
             ("failing", failing or ("unknown" if self.failing is None else "none")),
             *([("undecided", undecided)] if undecided else []),
             *(("damaged", what) for what in damaged),
         ]
+
+    def _late(self) -> str:
+        """The late labels, in words."""
+        late = self.late
+        nights, statements = plural(late["open"], "open night"), plural(late["statements"], "statement")
+        return f"{nights}, rows of {size(late['rows'])}; {statements}, {size(late['bytes'])}"
 
 
 def info(context: StoreContext, *, verify: bool) -> Info:
@@ -105,10 +115,13 @@ def info(context: StoreContext, *, verify: bool) -> Info:
     damaged: tuple[str, ...] | None = None
     if verify:
         damaged = tuple(
-            f"{entry.partition}: {state.of} ({state.file}); fold it again: replace {entry.root}/{entry.partition}"
+            f"{entry.partition}: {state.of or 'rows'} ({state.file}); fold it again: replace "
+            f"{entry.root}/{entry.partition}"
             for entry, state in stored
             if not context.files.sound(state.file)
         )
+        lost = [name for name in configuration.statements.runs if not context.files.sound(name)]
+        damaged += tuple(f"late labels ({name}); restore the file from a backup" for name in lost)
     failing: dict[str, tuple[str, ...]] | None
     undecided: dict[str, tuple[str, ...]] | None
     try:
@@ -118,6 +131,10 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         failing, undecided, damaged = None, None, (str(error), *(damaged or ()))
     slicings = [",".join(key.columns) for key in configuration.slicing.keys]
     options = {name: configuration.options[name] for name in _COLUMNS if configuration.options[name]}
+    late = {}
+    if configuration.late is not None:
+        rows = [state.bytes for _, state in stored if state.group == OPEN]
+        late = {"open": len(rows), "rows": sum(rows), **configuration.statements.sizes}
     return Info(
         context.location.name,
         snapshot.version,
@@ -130,12 +147,13 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         len(states),
         {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()},
         dict(configuration.types),
-        {name: value for name, value in recorded(configuration.options).items() if name not in _COLUMNS},
+        {name: value for name, value in recorded(configuration.options, "update").items() if name not in _COLUMNS},
         tuple(entry.partition for entry in entries if entry.incomplete),
         failing,
         undecided,
         {by: sum(s.bytes for s in states.values() if s.group.endswith(f".by {by}")) for by in slicings},
         damaged,
+        late,
     )
 
 
@@ -197,6 +215,8 @@ def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
     if verb not in FOLDING:
         raise OptionError(f"verb={verb!r} must be one of {', '.join((*READING, *FOLDING))}")
     options = {name: value for name, value in asked.items() if name not in _RUN}
+    if options.get("labels"):
+        raise OptionError("labels: a plan is of data alone; leave out labels (--labels) or the plan (--plan)", "labels")
     data = options.pop("data", None)
     tables = Tables(options.pop("delta_version", None), options.pop("snapshot", None))
     due: Sequence[Partition]

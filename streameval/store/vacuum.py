@@ -25,6 +25,7 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import histogram_spec, to_histogram
 from streameval.store.files.entries import StoredState
 from streameval.store.files.published import PublishedFiles
+from streameval.store.nights.late import OPEN, find_unused, write_all
 from streameval.store.nights.partitions import day_of
 from streameval.wording import plural, size, visible
 
@@ -158,14 +159,20 @@ def vacuum(
     entries = list(snapshot.entries.values())
     turned = tuple(entry.partition for entry in entries if any(loses(entry, state) for state in entry.states))
     runs, earlier = context.ledger.kept(snapshot)
+    statements = find_unused(entries, configuration, context.files)
+    if statements is not None and not dry_run:
+        delivered = write_all(statements, configuration.statements, context.files)
+        configuration = configuration.delivered(delivered)
     needed = {state.file for entry in entries for state in entry.states if not loses(entry, state)}
-    for entry in earlier:
-        needed |= {s.file for s in entry.states if not (s.kind == ScoreSpec.kind and entry.partition in old)}
+    needed |= {*configuration.statements.runs}
+    for entry in earlier:  # whose late labels are not needed: only the newest version is folded again
+        kept = [s for s in entry.states if not (s.kind == ScoreSpec.kind and entry.partition in old)]
+        needed |= {state.file for state in kept if state.group != OPEN}
     dead = context.files.unneeded(needed, oldest)
     if dry_run:
         return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, 0, forgotten, dry_run=True)
     dead_runs = PublishedFiles(context.ledger.location).unneeded(runs, oldest)
-    if turned or dead or dead_runs or snapshot != before:
+    if turned or dead or dead_runs or snapshot != before or statements is not None:
         bounded = [
             bound_scores(e, specs, context.files, engine.budget) if e.partition in turned else e for e in entries
         ]

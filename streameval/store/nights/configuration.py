@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from streameval.errors import FormatError, OptionError, SchemaError
 from streameval.evaluation.families import planned
 from streameval.evaluation.request import NO_INTERVALS, Request
 from streameval.evaluation.slicing import Slicing
+from streameval.evaluation.statements import LateSource
 from streameval.kinds import ByColumn, InMemory, in_words
 from streameval.options import active, honoured, kept_options, recorded, refuse
 from streameval.scan import Piece, Scan, Where
@@ -30,6 +31,7 @@ from streameval.scan.widen import plain, widen
 from streameval.states.grouped.state import GroupedSpec, divisible
 from streameval.states.grouped.table import slice_type
 from streameval.states.keyed.ids import id_type
+from streameval.states.late import check_ids, comparison
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 COMPUTED = "computed"  # the type of a slicing column that is computed, since the data lack it
 KEPT = kept_options()
+LATE = ("on", "label_time", "label_conflicts", "labels_open")  # these apply to folding, not to evaluations
 REPORTED = tuple(name for name, option in KEPT.items() if option.decides == "value")
 SUBSETS = ("score", "cluster", "sketch")  # an evaluation may name some of the store's columns
 SHOWN = tuple(
@@ -62,7 +65,7 @@ def plain_options(given: Mapping[str, object], more: Sequence[str] = ()) -> dict
         If an option is unknown or invalid, or a store does not take it; options in `more`, and options with their
         default value, are accepted.
     """
-    options, plain = honoured("evaluate"), {}
+    options, plain = {**honoured("evaluate"), **KEPT}, {}
     for name, value in given.items():
         if name not in options:
             refuse("a store", name, KEPT)
@@ -85,6 +88,38 @@ def contradiction_error(name: str, value: object, own: object, remedy: str) -> O
         for one in (value, own)
     )
     return OptionError(f"{name}={given} contradicts the store's value, {kept}; {remedy}")
+
+
+class Delivered(NamedTuple):
+    """Late labels that arrived.
+
+    Attributes
+    ----------
+    runs : published files of statements, oldest first; see `streameval.store.statements`
+    files : name, size and modification time of the files of labels that were read
+    deliveries : how many they are
+    rows, bytes : number of statements, and size of their files
+    """
+
+    runs: Sequence[str] = ()
+    files: Sequence[Sequence[str | int]] = ()
+    deliveries: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of statements, and the size of their files."""
+        return {"statements": self.rows, "bytes": self.bytes}
+
+
+NOTHING_DELIVERED = Delivered()
+
+
+def _check_late(options: Mapping[str, Any]) -> None:
+    """Raise `OptionError` for what late labels do not go with."""
+    if options["approx_agc"]:
+        raise OptionError("late labels take no approx_agc; leave out approx_agc (--approx-agc)", "approx_agc")
 
 
 _MANY_SLICES = (
@@ -112,6 +147,7 @@ class Configuration:
     options : the options of `streameval.evaluate` that a store keeps, in plain form
     types : key type of each score, cluster, class, sketch and unit column, and, under ``by NAME``, of slicing columns
     due : (group, column) of the states to fold; None for all
+    statements : late labels that arrived
 
     Examples
     --------
@@ -122,6 +158,7 @@ class Configuration:
     options: dict[str, Any]
     types: dict[str, str]
     due: frozenset[tuple[str, str]] | None = None
+    statements: Delivered = NOTHING_DELIVERED
 
     @classmethod
     def of(cls, given: Mapping[str, object]) -> Configuration:
@@ -151,6 +188,12 @@ class Configuration:
                 f'where={options["where"].text!r}: a store keeps its filter as text; give SQL such as "n_chars > 5"',
                 "where",
             )
+        if options["on"]:
+            _check_late(options)
+            others = "size" if options["cluster"] else "drop"  # labels are few: clusters count the other rows
+            options["unlabelled"] = others if options["unlabelled"] == "error" else options["unlabelled"]
+        elif lone := next((name for name in LATE if options[name] != KEPT[name].rest), ""):
+            raise OptionError(f"{lone} would change nothing without ids of labels: name their column (--on)", lone)
         configuration = cls(options, {})
         configuration.request()
         configuration.folding.slicing.check_apart(
@@ -176,15 +219,18 @@ class Configuration:
         configuration = cls(
             {name: option.plain(options.get(name, option.default)) for name, option in KEPT.items()}, {}
         )
-        configuration = configuration.with_(kept["types"])
+        configuration = configuration.with_(kept["types"]).delivered(Delivered(**kept.get("statements", {})))
         for name, kind in configuration.types.items():
+            if name in configuration.late_ids:
+                continue
             (arrow_type if name in configuration.key_columns else _slices_arrow_type)(kind)
         return configuration
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the ledger."""
         plain = {n: v.to_dict() if isinstance(v, ByColumn) else v for n, v in self.options.items()}
-        return {"options": plain, "types": self.types}
+        late = {"statements": self.statements._asdict()} if self.options["on"] else {}
+        return {"options": plain, "types": self.types, **late}
 
     def __str__(self) -> str:
         """The configuration in words: columns, then the options that differ from their defaults."""
@@ -194,7 +240,7 @@ class Configuration:
         label = self.folding.label.column
         parts += [f"labels {label}"] if label else []
         named = (*kinds, "classes", "label")
-        others = {name: value for name, value in recorded(self.options).items() if name not in named}
+        others = {name: value for name, value in recorded(self.options, "update").items() if name not in named}
         parts += [f"{name}{': ' if isinstance(v, dict) else '='}{in_words(v)}" for name, v in others.items()]
         return f"keeps {'; '.join(parts)}"
 
@@ -229,7 +275,8 @@ class Configuration:
             raise contradiction_error(name, value, self.options[name], remedy)
         given = {name: value for name, value in plain.items() if name in (*SHOWN, *SUBSETS, *REPORTED, "where")}
         subsets = {name: given[name] for name in SUBSETS if name in given}
-        asked = active(self.options | subsets | {"by": ()}) | {"where": None} | given  # slices have separate states
+        own = {name: value for name, value in self.options.items() if name not in LATE}
+        asked = active(own | subsets | {"by": ()}) | {"where": None} | given  # slices have separate states
         names = [metric for metric in asked["metrics"] if isinstance(metric, str)]
         clips = any(fnmatchcase("log_loss", name) or name in ("score", "calibration") for name in names)
         if plain.get("clip") is None and not clips:
@@ -238,7 +285,26 @@ class Configuration:
 
     def request(self, **changes: object) -> Request:
         """The request of an evaluation, with the store's options or changes that it can honour; see `asked`."""
-        return Request.checked(self.asked(changes))
+        request = Request.checked(self.asked(changes))
+        return request if request.label.column is None else replace(request, late=self.late)
+
+    @property
+    def late(self) -> LateSource | None:
+        """The columns of late labels; None if the store takes none."""
+        if not self.options["on"]:
+            return None
+        where = None if self.options["where"] is None else Where.of(self.options["where"])
+        given = {"labels": (), "labels_as_of": None, "rejects": None, "allow_unmatched": True}
+        return LateSource.columns_of(self.options | given, (*(where.columns if where else ()), *self.slicing.columns))
+
+    @property
+    def late_ids(self) -> dict[str, str]:
+        """The keys in `types` of how the ids of late labels are compared, each with its column."""
+        return {f"on {name}": name for name, _ in self.late.on} if self.late else {}
+
+    def delivered(self, statements: Delivered) -> Configuration:
+        """The configuration with these late labels."""
+        return replace(self, statements=statements)
 
     @property
     def folding(self) -> Request:
@@ -278,7 +344,10 @@ class Configuration:
         """The configuration, with key types from a scan for the columns that have none yet."""
         schema, types = planned.schema, dict(self.types)
         for column, name in self.untyped:
-            if name == column:
+            if name in self.late_ids:
+                check_ids(schema.field(column).type, column, planned.pieces[0].name)
+                types[name] = comparison(schema.field(column).type, schema.field(column).type) or "text"
+            elif name == column:
                 types[name] = _key_type(schema.field(column), self.numbers)
             elif column not in schema.names:
                 types[name] = COMPUTED
@@ -290,7 +359,8 @@ class Configuration:
     def untyped(self) -> list[tuple[str, str]]:
         """The columns that have no type yet, each with its key in `types`; a slicing column of nulls never has one."""
         ids = ((name if name in self.numbers else IdName(name), name) for name in self.key_columns)
-        return [(column, name) for column, name in (*ids, *self._slices.items()) if name not in self.types]
+        late = ((IdName(column), name) for name, column in self.late_ids.items())
+        return [(column, name) for column, name in (*ids, *self._slices.items(), *late) if name not in self.types]
 
     def check_typed(self, entries: Iterable[Entry]) -> None:
         """Raise `FormatError` if partitions have states of a column without a key type."""
@@ -376,7 +446,7 @@ class Configuration:
 
     def with_(self, types: Mapping[str, str]) -> Configuration:
         """The configuration with these key types, restricted to its columns."""
-        own = {*self.key_columns, *self._slices.values()}
+        own = {*self.key_columns, *self._slices.values(), *self.late_ids}
         return replace(self, types={name: kind for name, kind in types.items() if name in own})
 
     def changed(self, before: Configuration) -> dict[tuple[str, str], tuple[StoredSpec, StoredSpec] | None]:

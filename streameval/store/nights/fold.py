@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.files import Files
 from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts
+from streameval.store.nights.late import labels_for, read_rows, write_rows
 from streameval.store.nights.merge import finalize_nights
 from streameval.store.nights.partitions import fingerprint
 
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
     from streameval.engine.cluster import ClusterEngine
     from streameval.engine.fold import Folded
     from streameval.engine.threads import ThreadEngine
+    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts
+    from streameval.states.late import LateLabels
+    from streameval.states.scores.counts import ScoreCounts
     from streameval.store.files.published import StateFiles
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.partitions import Partition
@@ -92,6 +96,7 @@ def fold_partitions(
     workers: ClusterEngine | None = None,
     *,
     skip: bool = False,
+    late: LateLabels | None = None,
 ) -> tuple[dict[str, Night], dict[str, DataError]]:
     """Fold partitions and write their states; a partition that cannot be folded does not stop the others.
 
@@ -104,6 +109,7 @@ def fold_partitions(
     engine, workers : fold in this process, or on a cluster
     files : writes the states
     skip : whether to leave out unreadable files; otherwise their partition cannot be folded
+    late : late labels of a store that takes them
 
     Returns
     -------
@@ -118,7 +124,7 @@ def fold_partitions(
     plans = {p.name: _attempt(partial(_plan, p, configuration, engine.threads, skip=skip)) for p in partitions}
     due = [(p, planned) for p in partitions if isinstance(planned := plans[p.name], scan.Scan) and planned.pieces]
     rows, alone = [planned.rows for _, planned in due], replace(engine, threads=1)
-    folding, results = _Folding(configuration, files, skip), list[Night | DataError]()
+    folding, results = Folding(configuration, files, skip, late), list[Night | DataError]()
     few = workers is not None and len(due) < workers.connection.workers
     if workers and few and max(rows, default=0) >= TASK_ROWS * workers.connection.threads:
         results = [folding.fold(one, replace(workers, local=engine, ranges=[])) for one in due]
@@ -191,7 +197,7 @@ def _unreadable_error(files: Sequence[tuple[str, str]]) -> CorruptFileError:
 
 
 def _fold_on_workers(
-    workers: ClusterEngine, due: Sequence[_Planned], folding: _Folding, engine: ThreadEngine
+    workers: ClusterEngine, due: Sequence[_Planned], folding: Folding, engine: ThreadEngine
 ) -> list[Night | DataError]:
     """Fold each partition on a worker; with few partitions, each uses several threads."""
     from streameval.engine.graphs import mapped
@@ -213,7 +219,7 @@ def _fold_on_workers(
 
 
 @dataclass(frozen=True)
-class _Folding:
+class Folding:
     """The common parameters of folding partitions.
 
     Attributes
@@ -221,11 +227,13 @@ class _Folding:
     configuration : configuration of the store
     files : writes the states
     skip : whether to leave out unreadable files; otherwise their partition cannot be folded
+    late : late labels of a store that takes them
     """
 
     configuration: Configuration
     files: StateFiles
     skip: bool
+    late: LateLabels | None = None
 
     def fold(self, due: _Planned, engine: Engine) -> Night | DataError:
         """Fold one partition, write its states, and compute its metrics; or the reason why it cannot be folded.
@@ -250,23 +258,60 @@ class _Folding:
     def _fold(self, partition: Partition, planned: scan.Scan, engine: Engine, *, skip: bool) -> Night:
         """Fold a partition; damaged files are left out, or raise `DataError`."""
         configuration, request = self.configuration, self.configuration.folding
-        request.slicing.check(planned.schema, planned.pieces[0].name)
-        due, stored = configuration.due, configuration.stored(configuration.wanted(request))
-        kept = [w for w in stored if due is None or (w.group, w.of) in due]
-        files = Files.of(engine, planned, request.label, request.where, skip=skip, empty=True)
-        folded = files.folding(kept, request=request).fold()
+        kept, folded = self._states(planned, engine, skip=skip)
         if fingerprint(partition.files)[0] != partition.fingerprint:
             raise DataError(
                 f"{partition.name}: its files changed while they were read, so it was not added; run the update again"
             )
-        names = [self.files.write(folded.states[w.spec], engine.dump) for w in kept]
-        written = tuple(StoredState(w.group, w.of, w.spec.kind, *name) for w, name in zip(kept, names, strict=True))
+        written = self._written(kept, folded, engine)
+        if self.late is not None:
+            written = (*written, write_rows(planned, request, self.files))
         pairs = [(w, folded.states[w.spec]) for w in kept if w.metrics or w.group in FAMILIES]
         columns, filtered = planned.schema.names, request.where is not None
         facts = gather_facts(partition.files, columns, pairs, folded.skipped, filtered=filtered)
         entry = _entry(partition, folded.labels(request.label), written, facts)
-        evaluation = _evaluation(partition.name, configuration, engine, folded) if due is None else None
+        evaluation = _evaluation(partition.name, configuration, engine, folded) if configuration.due is None else None
         return Night(entry, evaluation)
+
+    def _states(self, planned: scan.Scan, engine: Engine, *, skip: bool = False) -> tuple[list[MetricRequest], Folded]:
+        """The states to keep, and all that are folded."""
+        request, due = self.configuration.folding, self.configuration.due
+        name = planned.pieces[0].name
+        request.slicing.check(planned.schema, name)
+        stored = self.configuration.stored(self.configuration.wanted(request))
+        kept = [w for w in stored if due is None or (w.group, w.of) in due]
+        files = Files.of(engine, planned, request.label, request.where, skip=skip, empty=True)
+        files = files.folding(kept, request=request)
+        if self.late is not None:
+            files = replace(files, plan=replace(files.plan, late=labels_for(self.late, planned.schema, name)))
+        return kept, files.fold()
+
+    def _written(self, kept: Sequence[MetricRequest], folded: Folded, engine: Engine) -> tuple[StoredState, ...]:
+        """The files of states."""
+        names = [self.files.write(folded.states[w.spec], engine.dump) for w in kept]
+        return tuple(StoredState(w.group, w.of, w.spec.kind, *name) for w, name in zip(kept, names, strict=True))
+
+    def relabel(self, entry: Entry, engine: Engine) -> Entry:
+        """Fold an open night anew from its rows into the states that depend on labels, which `configuration` has due.
+
+        Raises
+        ------
+        DataError
+            If its rows cannot be read, or their labels are refused.
+        """
+        configuration, name = self.configuration, entry.partition
+        planned = scan.plan(read_rows(entry, self.files), configuration.columns, threads=1)
+        pieces = tuple(replace(piece, partition=name, origin=name, name=name) for piece in planned.pieces)
+        kept, folded = self._states(configuration.widen_columns(replace(planned, pieces=pieces)), engine)
+        new = {(state.group, state.of): state for state in self._written(kept, folded, engine)}
+        label = folded.labels(configuration.folding.label)
+        states = tuple(new.get((state.group, state.of), state) for state in entry.states)
+        nulls = {
+            w.of: int(cast("ScoreCounts", folded.states[w.spec]).nan_rows.sum()) for w in kept if w.group == "score"
+        }
+        noted = entry.noted
+        facts = json.dumps(noted | {"nulls": noted.get("nulls", {}) | nulls})
+        return replace(entry, labels=_labels(label), states=states, updated=datetime.now(UTC), facts=facts)
 
 
 def _evaluation(name: str, configuration: Configuration, engine: Engine, folded: Folded) -> Evaluation | None:
@@ -284,7 +329,11 @@ def _evaluation(name: str, configuration: Configuration, engine: Engine, folded:
 
 def _entry(partition: Partition, counts: LabelCounts, states: tuple[StoredState, ...], facts: str = "{}") -> Entry:
     """The row of a partition in the ledger."""
-    values = json.dumps(counts.header()["values"])
-    labels = Labels(counts.spec.column or "", values, counts.neg, counts.pos, counts.null, counts.incomplete)
     source = partition.name, partition.root, partition.fingerprint, len(partition.files), partition.bytes
-    return Entry(*source, counts.seen, labels, states, datetime.now(UTC), facts)
+    return Entry(*source, counts.seen, _labels(counts), states, datetime.now(UTC), facts)
+
+
+def _labels(counts: LabelCounts) -> Labels:
+    """The labels of a partition for the ledger."""
+    values = json.dumps(counts.header()["values"])
+    return Labels(counts.spec.column or "", values, counts.neg, counts.pos, counts.null, counts.incomplete)

@@ -129,7 +129,7 @@ def evaluate_slices(
     if resampling.level is not None:
         results, _ = sampled_slices(slices, results, resampling)
     engine.budget.release_spares()
-    return [*as_labelled(results, labels)]
+    return [*as_labelled(results, labels, late=request.late is not None)]
 
 
 def slice_estimates(

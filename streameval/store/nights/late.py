@@ -1,0 +1,454 @@
+"""Late labels of a store: the statements that arrived, and the rows of the nights that are open for them.
+
+Statements (`streameval.evaluation.statements`) form a set. They are kept as Parquet files, runs, of the words that
+identify their ids, their times, labels and deliveries; a delivery adds a run, and `FAN` runs are merged into one. From
+all of them follows the label of each id.
+
+An open night has a file of the columns from which it was folded, in the order of its rows. If it has the id of a new
+statement, its states that depend on labels are folded anew from this file by the ordinary builders: the result equals
+a fold of the joined files, in whatever order nights and labels arrived. Nothing is added to states or subtracted.
+
+A night that is older than the newest by the span `labels_open` is closed by the next commit: its rows are no longer
+referred to, and `vacuum` deletes them, with the statements that no open night uses and that arrived before the span.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from streameval import scan
+from streameval.engine.fold import STATE_SHARE
+from streameval.errors import FormatError, LabelError, NullError, OptionError, SchemaError, WeightError
+from streameval.evaluation.statements import cast_labels, join_codes, label_type, resolve
+from streameval.scan import READ_ERRORS, locate_all, reason
+from streameval.scan.derived import UUIDS
+from streameval.states.late import (
+    ABSENT,
+    WITHDRAWN,
+    IdColumn,
+    IdTable,
+    LateLabels,
+    comparison,
+    find_codes,
+    read_ids,
+)
+from streameval.store.files.entries import StoredState
+from streameval.store.nights.configuration import Delivered
+from streameval.store.nights.partitions import day_of
+from streameval.wording import plural, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from streameval.engine.threads import ThreadEngine
+    from streameval.evaluation.request import Request
+    from streameval.evaluation.statements import LateSource, StatementPart
+    from streameval.scan import File, Scan
+    from streameval.store.files.entries import Entry
+    from streameval.store.files.published import PublishedFiles
+    from streameval.store.nights.configuration import Configuration
+    from streameval.typing import Array
+
+OPEN = "open"  # the group of the file of rows among the states of an open night
+FAN = 8  # number of runs that are merged into one
+GAP = 8  # days: a night that is later than this after the one before it closes no other
+_LISTED = 20  # ids in the message about conflicts
+_ROW_BYTES = 160  # bytes of a statement while all are resolved
+_WORDS = {"signed": pa.int64(), "unsigned": pa.uint64(), "text": pa.large_string()}
+_KEYS = ("first", "second", "time", "arrival", "night")
+
+
+class Statements(NamedTuple):
+    """Distinct statements.
+
+    Attributes
+    ----------
+    first, second : uint64 arrays of shape (n,), the words of the ids; the second ones are 0 if integers are compared
+    times : int64 array of shape (n,), microseconds since 1970; 0 without times
+    arrivals : int64 array of shape (n,), number of the delivery
+    nights : int64 array of shape (n,), the newest night at the arrival, as `date.toordinal`
+    codes : uint8 array of shape (n,), places in `values`; `WITHDRAWN` for null
+    values : the labels
+    """
+
+    first: Array
+    second: Array
+    times: Array
+    arrivals: Array
+    nights: Array
+    codes: Array
+    values: pa.Array
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Statements:
+        """The statements of a table as `to_arrow` gives it."""
+        label = table["label"].combine_chunks().dictionary_encode()
+        codes = label.indices.cast(pa.uint8()).fill_null(WITHDRAWN).to_numpy()
+        return cls._make([*(table[name].to_numpy() for name in _KEYS), codes, label.dictionary])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Statements], what: str) -> Statements:
+        """The statements of several parts; raises `SchemaError` or `LabelError` if their labels do not fit together."""
+        kind = label_type({part.values.type for part in parts})
+        if kind is None:
+            kinds = ", ".join(sorted({str(part.values.type) for part in parts}))
+            raise SchemaError(f"{what} has the types {kinds} in several deliveries: write it in one")
+        codes, values = join_codes([part._replace(values=part.values.cast(kind)) for part in parts], what)
+        return cls._make([*(np.concatenate([part[i] for part in parts]) for i in range(len(_KEYS))), codes, values])
+
+    def only(self, rows: Array) -> Statements:
+        """Some of them."""
+        return Statements._make([*(array[rows] for array in self[:-1]), self.values])
+
+    def distinct(self, *, by_arrival: bool) -> Statements:
+        """Each statement once, as it arrived first; by arrival, those are left out that repeat the one before them."""
+        between = (self.arrivals, self.codes) if by_arrival else (self.codes, self.arrivals)
+        order = np.lexsort([*reversed(between), self.times, self.second, self.first])
+        new = np.ones(order.size, np.bool_)
+        keys = (self.first, self.second, self.times, self.codes)
+        new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
+        return self.only(order[new])
+
+    def to_arrow(self) -> pa.Table:
+        """A table with the labels in place of their codes."""
+        label = self.values.take(pa.array(self.codes, mask=self.codes == WITHDRAWN))
+        return pa.table({**dict(zip(_KEYS, self[: len(_KEYS)], strict=True)), "label": label})
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The late labels of a store with those of a delivery.
+
+    Attributes
+    ----------
+    configuration : that of the store, which refers to the statements
+    labels : the label of each id
+    new : the ids of new statements; None without new statements
+    counts : statements ``read``, ``new``, ``known``, with ``null_ids``, and ids in ``conflicts``
+    """
+
+    configuration: Configuration
+    labels: LateLabels
+    new: IdTable | None
+    counts: Mapping[str, int]
+
+
+def deliver(
+    configuration: Configuration,
+    labels: Sequence[str],
+    newest: int,
+    engine: ThreadEngine,
+    files: PublishedFiles,
+    *,
+    verify: bool = False,
+) -> Arrived:
+    """Add files of labels to the statements of a store.
+
+    Parameters
+    ----------
+    configuration : that of the store, with types
+    labels : paths of the files; those that are known by name, size and time are left out unless `verify`
+    newest : the newest night of the store, as `date.toordinal`
+    engine : reads the files
+    files : publishes a run of the new statements
+
+    Raises
+    ------
+    DataError
+        If statements cannot be used, or contradict each other.
+    """
+    source, delivered = cast("LateSource", configuration.late), configuration.statements
+    what, latest = f"label column {source.column!r}", source.conflicts == "latest"
+    kept = _read_runs(files, delivered.runs)
+    located = locate_all(labels)
+    facts: list[tuple[str | int, ...]] = [
+        (file.name, *detail) for file, detail in zip(located, scan.details(located), strict=True)
+    ]
+    due = [i for i, fact in enumerate(facts) if verify or fact not in {tuple(one) for one in delivered.files}]
+    parts = _read([located[i] for i in due], source, configuration, engine) if due else []
+    read = sum(part.fates.size for part in parts)
+    if (delivered.rows + read) * _ROW_BYTES > engine.budget.limit / STATE_SHARE:
+        needed = (delivered.rows + read) * _ROW_BYTES
+        raise OptionError(
+            f"labels: {plural(delivered.rows + read, 'statement')} take about {size(needed)}: raise memory"
+        )
+    arriving = [_statements(part, delivered.deliveries, newest) for part in parts]
+    every = Statements.joined([*kept, *arriving], what) if kept or arriving else _none()
+    labels_by_id, conflicts = _resolved(every, source, configuration)
+    if conflicts.size and source.conflicts != "drop":
+        raise _contradiction(conflicts, source, parts)
+    distinct = every.distinct(by_arrival=latest)
+    new = distinct.only(np.flatnonzero(distinct.arrivals >= delivered.deliveries))
+    counts = {"read": read, "new": new.first.size, "null_ids": read - sum(part.first.size for part in parts)}
+    counts |= {"known": read - counts["null_ids"] - counts["new"], "conflicts": int(conflicts.size)}
+    if not new.first.size:
+        return Arrived(configuration, labels_by_id, None, counts)
+    runs = list(delivered.runs)
+    if len(runs) + 1 >= FAN:
+        runs, new_run = [], distinct
+    else:
+        new_run = new
+    name, nbytes = files.publish(lambda sink: pq.write_table(new_run.to_arrow(), sink, compression="zstd"))
+    total = nbytes + (delivered.bytes if runs else 0)
+    known = [*map(tuple, delivered.files), *(facts[i] for i in due)]
+    after = Delivered(
+        [*runs, name], list(dict.fromkeys(known)), delivered.deliveries + len(due), distinct.first.size, total
+    )
+    return Arrived(configuration.delivered(after), labels_by_id, _table_of(new, configuration), counts)
+
+
+def _read(
+    files: Sequence[File], source: LateSource, configuration: Configuration, engine: ThreadEngine
+) -> list[StatementPart]:
+    """The statements of files, each a delivery."""
+    kinds = {column: configuration.types[name] for name, column in configuration.late_ids.items()}
+    schema = pa.schema({column: _WORDS[kind] for column, kind in kinds.items()})
+    ours, theirs, parts = replace(source, data=[[[file] for file in files]]).read_parts(schema, "the store", engine)
+    parts = [part for part in parts if part.fates.size]
+    for own, other in zip(ours, theirs, strict=True) if parts else ():
+        if own.kind != kinds[own.name]:
+            raise SchemaError(
+                f"{parts[0].name}: column {other.name!r} has texts or other numbers than the ids of the store, "
+                f"which are {kinds[own.name]} integers: cast it"
+            )
+    return parts
+
+
+def _statements(part: StatementPart, deliveries: int, newest: int) -> Statements:
+    """The statements of a part, after some deliveries."""
+    count = part.first.size
+    second, times = (array if array.size else np.zeros(count, kind) for array, kind in (
+        (part.second, np.uint64), (part.times, np.int64)
+    ))  # fmt: skip
+    arrivals, nights = (np.full(count, number, np.int64) for number in (deliveries + part.arrival, newest))
+    return Statements(part.first, second, times, arrivals, nights, part.codes, part.values)
+
+
+def _none() -> Statements:
+    words, numbers = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    return Statements(words, words, numbers, numbers, numbers, np.zeros(0, np.uint8), pa.nulls(0))
+
+
+def _read_runs(files: PublishedFiles, runs: Iterable[str]) -> list[Statements]:
+    """The statements of runs; raises `FormatError` if one cannot be read."""
+    statements = []
+    for name in runs:
+        try:
+            statements.append(Statements.of(pq.read_table(pa.BufferReader(files.load(name)))))
+        except (FormatError, *READ_ERRORS) as error:
+            why = "restore it from a backup, or create another store from all labels"
+            raise FormatError(
+                f"{files.location.name}/{name}: late labels cannot be read: {reason(error)}; {why}"
+            ) from error
+    return statements
+
+
+def _resolved(every: Statements, source: LateSource, configuration: Configuration) -> tuple[LateLabels, Array]:
+    """The label of each id, and the first words of the ids whose latest statements contradict each other."""
+    ids = _words(every, configuration)
+    found = resolve(ids, [every.times], every.codes, every.arrivals if source.conflicts == "latest" else None)
+    latest = found.order[found.last]
+    codes = np.where(found.conflict, WITHDRAWN, every.codes[latest]).astype(np.uint8)
+    words = every.first[latest], every.second[latest][: latest.size if len(ids) > 1 else 0]
+    late = LateLabels.of(source.column, _columns(configuration), every.values, codes, words, own=False)
+    return late, words[0][found.conflict]
+
+
+def _columns(configuration: Configuration) -> list[IdColumn]:
+    """How the ids of the data are compared."""
+    return [IdColumn(column, configuration.types[name]) for name, column in configuration.late_ids.items()]
+
+
+def _words(statements: Statements, configuration: Configuration) -> list[Array]:
+    """The words that identify the ids."""
+    columns = _columns(configuration)
+    single = len(columns) == 1 and columns[0].kind != "text"
+    return [statements.first] if single else [statements.first, statements.second]
+
+
+def _table_of(statements: Statements, configuration: Configuration) -> IdTable:
+    """The distinct ids of some statements."""
+    words = _words(statements, configuration)
+    order = np.lexsort(list(reversed(words)))
+    new = np.ones(order.size, np.bool_)
+    new[1:] = np.any([word[order[1:]] != word[order[:-1]] for word in words], axis=0)
+    first, *second = (word[order[new]] for word in words)
+    return IdTable.of(first, second[0] if second else first[:0], np.zeros(first.size, np.uint8))
+
+
+def _contradiction(words: Array, source: LateSource, parts: Sequence[StatementPart]) -> LabelError:
+    """The error for ids whose latest statements contradict each other."""
+    shown: dict[str, None] = {}
+    for part in parts:
+        rows = np.flatnonzero(part.fates == 0)[np.isin(part.first, words)][: 100 * _LISTED]
+        names = [other for _, other in source.on]
+        shown |= dict.fromkeys(
+            ", ".join(map(repr, row.values())) for row in part.table.select(names).take(rows).to_pylist()
+        )
+    ids = "; ".join(list(shown)[:_LISTED]) + (", …" if len(shown) > _LISTED else "")
+    when = "in one delivery" if source.conflicts == "latest" else "at one time" if source.time else "and no times"
+    return LabelError(
+        f"{parts[0].name if parts else 'labels'}: {plural(words.size, 'id')} with different labels {when}: {ids}; "
+        "correct the file, or create a store with label_time (--label-time) or label_conflicts (--label-conflicts)"
+    )
+
+
+def labels_for(labels: LateLabels, schema: pa.Schema, name: str) -> LateLabels:
+    """The labels for a night whose columns have this schema.
+
+    Raises
+    ------
+    SchemaError
+        If its ids or labels have another type than those of the store.
+    """
+    ids = []
+    for one in labels.ids:
+        field = schema.field(one.name)
+        if (comparison(field.type, _WORDS[one.kind]) or "") != one.kind:
+            raise SchemaError(
+                f"{name}: column {one.name!r} has type {field.type}, but the ids of the store are {one.kind}: cast it"
+            )
+        ids.append(replace(one, uuid=(field.metadata or {}).items() >= UUIDS.items()))
+    if labels.column not in schema.names:
+        return replace(labels, ids=tuple(ids))
+    values = cast_labels(labels.values, schema.field(labels.column).type, f"{name}: label column {labels.column!r}")
+    return replace(labels, ids=tuple(ids), values=values, own=True)
+
+
+def write_rows(planned: Scan, request: Request, files: PublishedFiles) -> StoredState:
+    """Write the rows of an open night, with the columns of a scan.
+
+    Raises
+    ------
+    NullError
+        If a row lacks a score or an id that the policies of the store require: its label may arrive later.
+    """
+    name = planned.pieces[0].name
+    test = None if request.where is None else request.where.bound(planned.schema, name)
+
+    def write(sink: object) -> None:
+        with pq.ParquetWriter(sink, planned.schema, compression="zstd") as writer:
+            for piece in planned.pieces:
+                for batch in scan.read(piece, planned.schema):
+                    rows = (
+                        batch if test is None else batch.filter(pa.array(test.kept_of_each([batch], [piece.name])[0]))
+                    )
+                    _check_rows(rows, request, piece.name)
+                    writer.write_batch(batch)
+
+    return StoredState(OPEN, "", "rows", *files.publish(write))
+
+
+def _check_rows(batch: pa.RecordBatch, request: Request, name: str) -> None:
+    """Raise `NullError` if a row without a label has a value that is refused in rows with one."""
+    policies = [("nan", column) for column in request.scores] + [("nulls", column) for column in request.clusters]
+    for option, column in policies:
+        array = batch.column(column)
+        lacks = array.null_count or (pa.types.is_floating(array.type) and pc.any(pc.is_nan(array)).as_py())
+        if lacks and column not in request.label.complete and request.policy(option, column) == "error":
+            raise NullError(f"{name}: column {column!r} has nulls or NaN; choose {option} (--{option})")
+    if request.weight is not None:
+        weight = batch.column(request.weight).cast(pa.float64())
+        if weight.null_count or not pc.all(pc.and_(pc.is_finite(weight), pc.greater_equal(weight, 0))).as_py():
+            raise WeightError(f"{name}: weight column {request.weight!r} must be finite and at least 0 in every row")
+
+
+def read_rows(entry: Entry, files: PublishedFiles, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of an open night; raises `FormatError` if they cannot be read."""
+    state = cast("StoredState", entry.state(OPEN, ""))
+    try:
+        return pq.read_table(pa.BufferReader(files.load(state.file)), columns=columns)
+    except (FormatError, *READ_ERRORS) as error:
+        where = f"{entry.partition}: {files.location.name}/{state.file}"
+        raise FormatError(f"{where}: {reason(error)}; fold its partition again with replace") from error
+
+
+def find_ids(entry: Entry, ids: IdTable, labels: LateLabels, files: PublishedFiles) -> Array:
+    """Which of some ids an open night has, as a bool array."""
+    table = read_rows(entry, files, [one.name for one in labels.ids])
+    own, seen = (
+        labels_for(replace(labels, column=""), table.schema, entry.partition),
+        np.zeros(ids.first.size, np.bool_),
+    )
+    for batch in table.to_batches():
+        find_codes(*read_ids(batch, own.ids), *ids, seen)
+    return seen
+
+
+def newest_day(names: Iterable[str]) -> int:
+    """The newest night as `date.toordinal`; nights in the future, and those after a gap, do not count.
+
+    Raises
+    ------
+    OptionError
+        If the name of a night has no date.
+    """
+    days = sorted({day_of(name, ", so it cannot be closed for late labels by its age").toordinal() for name in names})
+    today = datetime.now(UTC).date().toordinal()
+    near = [later for earlier, later in pairwise(days) if later - earlier <= GAP and later <= today]
+    return max([*days[:1], *near])
+
+
+def close_nights(entries: Iterable[Entry], configuration: Configuration) -> list[Entry]:
+    """The nights, of which those are closed that are older than the newest by the span of open ones."""
+    entries = list(entries)
+    if configuration.late is None or not entries:
+        return entries
+    oldest = newest_day(entry.partition for entry in entries) - open_days(configuration)
+    return [_closed(e) if day_of(e.partition, "").toordinal() < oldest else e for e in entries]
+
+
+def find_unused(entries: Sequence[Entry], configuration: Configuration, files: PublishedFiles) -> Statements | None:
+    """The statements to keep, if others are of ids that no open night has, and all arrived a span of open nights ago.
+
+    None if all are to be kept.
+    """
+    delivered = configuration.statements
+    if not delivered.rows or not entries:
+        return None
+    every = Statements.joined(_read_runs(files, delivered.runs), "the labels of the store")
+    is_old = every.nights < newest_day(entry.partition for entry in entries) - open_days(configuration)
+    if not is_old.any():
+        return None
+    ids, labels = (
+        _table_of(every.only(np.flatnonzero(is_old)), configuration),
+        _resolved(every, cast("LateSource", configuration.late), configuration)[0],
+    )
+    recent = _table_of(every.only(np.flatnonzero(~is_old)), configuration)
+    used = _find(recent, ids) != ABSENT
+    for entry in entries:
+        used |= find_ids(entry, ids, labels, files) if entry.state(OPEN, "") else False
+    unused = IdTable.of(ids.first[~used], ids.second[~used] if ids.second.size else ids.second, ids.codes[~used])
+    words = IdTable(every.first, every.second if ids.second.size else ids.second, *ids[2:])
+    kept = np.flatnonzero(_find(unused, words) == ABSENT)
+    return every.only(kept) if kept.size < every.first.size else None
+
+
+def _find(table: IdTable, ids: IdTable) -> Array:
+    """The codes of ids in a table, `ABSENT` if it lacks them."""
+    seen = np.zeros(table.first.size, np.bool_)
+    codes: Array = find_codes(ids.first, ids.second, np.zeros(0, np.bool_), False, *table, seen)
+    return codes
+
+
+def write_all(statements: Statements, delivered: Delivered, files: PublishedFiles) -> Delivered:
+    """Write all statements as one run, in place of those of `delivered`."""
+    name, nbytes = files.publish(lambda sink: pq.write_table(statements.to_arrow(), sink, compression="zstd"))
+    return delivered._replace(runs=[name], rows=statements.first.size, bytes=nbytes)
+
+
+def open_days(configuration: Configuration) -> int:
+    """The span of open nights."""
+    return int(configuration.options["labels_open"][:-1])
+
+
+def _closed(entry: Entry) -> Entry:
+    return replace(entry, states=tuple(state for state in entry.states if state.group != OPEN))

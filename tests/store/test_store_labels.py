@@ -1,0 +1,254 @@
+"""Late labels of a store: any order and splitting of nights and labels gives the states of the joined files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval import Store, evaluate
+from streameval.cli import main
+from streameval.errors import DataError, FormatError, LabelError, NullError, OptionError
+from streameval.store.files.published import content_of
+from streameval.store.nights import late
+from streameval.store.nights.late import OPEN
+
+NIGHTS = [f"night=2026-01-0{i}" for i in (1, 2, 3)]
+IDS = 30  # ids of all nights; some are in several nights, or twice in one
+WHAT: dict[str, Any] = {"score": "s", "cluster": "c", "unit": "u", "by": "g", "nan": "drop", "metrics": "roc_auc"}
+LATE: dict[str, Any] = {"on": "id", "label_time": "t", "label_conflicts": "drop"}
+
+Statement = tuple["int | None", int, "int | None"]  # id, time, label
+statements = st.lists(
+    st.tuples(st.one_of(st.none(), st.integers(0, IDS + 5)), st.integers(0, 3), st.sampled_from([0, 1, None])),
+    max_size=12,
+)
+
+
+def write_night(name: str, folder: Path, label: dict[int, int | None] | None = None) -> Path:
+    """A night of random rows; with labels, these are a column."""
+    rng = np.random.default_rng(NIGHTS.index(name))
+    rows, target = 24, folder / name
+    ids = rng.integers(0, IDS, rows)
+    score = rng.integers(0, 6, rows) / 5
+    score[rng.random(rows) < 0.1] = np.nan
+    columns = {
+        "id": pa.array(ids, mask=rng.random(rows) < 0.1),
+        "s": pa.array(score),
+        "c": pa.array(rng.integers(0, 5, rows)),
+        "u": pa.array(rng.integers(0, 4, rows), mask=rng.random(rows) < 0.2),
+        "g": pa.array(np.array(["x", "y"])[rng.integers(0, 2, rows)]),
+    }
+    if label is not None:
+        columns["label"] = pa.array(
+            [None if i is None else label.get(i) for i in columns["id"].to_pylist()], pa.int64()
+        )
+    target.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), target / "part-0.parquet")
+    return target
+
+
+def write_labels(path: Path, rows: list[Statement]) -> Path:
+    """A file of labels."""
+    ids, times, labels = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+    table = pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "t": pa.array([86_400_000_000 * t for t in times], pa.timestamp("us")),
+            "label": pa.array(labels, pa.int64()),
+        }
+    )
+    pq.write_table(table, path)
+    return path
+
+
+def truth(rows: list[Statement]) -> dict[int, int | None]:
+    """The label of each id under ``drop``."""
+    by_id: dict[int, set[tuple[int, int | None]]] = {}
+    for one, time, label in rows:
+        if one is not None:
+            by_id.setdefault(one, set()).add((time, label))
+    latest: dict[int, set[int | None]] = {}
+    for one, some in by_id.items():
+        newest = max(time for time, _ in some)
+        latest[one] = {label for time, label in some if time == newest}
+    return {one: next(iter(labels)) if len(labels) == 1 else None for one, labels in latest.items()}
+
+
+def contents(store: Store) -> dict[tuple[str, str, str], str]:
+    """SHA-256 of every state of every night, but for the rows of open nights."""
+    return {
+        (entry.partition, state.group, state.of): content_of(state.file)
+        for entry in store.partitions()
+        for state in entry.states
+        if state.group != OPEN
+    }
+
+
+@settings(max_examples=8)
+@given(st.lists(statements, min_size=1, max_size=3), st.permutations([*NIGHTS, 0, 1, 2]), st.booleans())
+def test_any_order_of_nights_and_labels_gives_the_states_of_the_joined_files(deliveries, order, merging):
+    """Duplicates, ties, corrections, withdrawals, null ids and orphans; a delivery again makes no commit."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(late, "FAN", 2 if merging else 8)
+        where, store = Path(folder), Store(Path(folder, "store"), threads=1)
+        first = next(step for step in order if isinstance(step, str))
+        store.update(write_night(first, where / "data"), **WHAT, **LATE)
+        files = [write_labels(where / f"labels-{i}.parquet", rows) for i, rows in enumerate(deliveries)]
+        for step in order:
+            if isinstance(step, str):
+                store.update(write_night(step, where / "data") if step != first else where / "data" / first)
+            elif step < len(files):
+                store.update(labels=files[step], allow_unmatched=True)
+        version = store.info().version
+        for file in files:
+            os.utime(file, ns=(0, 1))
+            store.update(where / "data", labels=files, allow_unmatched=True)
+        assert store.info().version == version
+        label = truth([one for rows in deliveries for one in rows])
+        for name in NIGHTS:
+            write_night(name, where / "joined", label)
+        joined = Store(where / "other", threads=1)
+        joined.update(where / "joined", **WHAT, unlabelled="size")
+        assert contents(store) == contents(joined)
+        everything = [(one, 9, None) for one in range(IDS)]
+        store.update(labels=write_labels(where / "withdrawn.parquet", everything), allow_unmatched=True)
+        for name in NIGHTS:
+            write_night(name, where / "none", {})
+        none = Store(where / "third", threads=1)
+        none.update(where / "none", **WHAT, unlabelled="size")
+        assert contents(store) == contents(none)
+
+
+def create(folder: Path, nights: int = 2, **options: Any) -> Store:
+    """A store of some nights, without labels yet."""
+    store = Store(folder / "store", threads=1)
+    for name in NIGHTS[:nights]:
+        write_night(name, folder / "data")
+    store.update(folder / "data", **WHAT, **LATE | options)
+    return store
+
+
+def test_values_say_that_they_are_of_labelled_rows(tmp_path):
+    """In evaluations and history, equal to those of `evaluate` with these labels; rules must admit it."""
+    store = create(tmp_path)
+    labels = write_labels(
+        tmp_path / "labels.parquet", [(i, 1, i % 2) for i in range(0, IDS, 2)] + [(1, 1, 1), (3, 1, 0)]
+    )
+    done = store.update(labels=labels)
+    assert (done.changed, done.labels["new"]) == (tuple(NIGHTS[:2]), IDS // 2 + 2)
+    found = store.evaluate()
+    expected = evaluate(tmp_path / "data", **WHAT | {"by": None}, **LATE, labels=labels)
+    assert [one for one in found.results if one.of == "s"] == [one for one in expected.results if one.of == "s"]
+    assert found.results[0].basis == "labelled rows"
+    assert (
+        store.history("roc_auc").points[0].night.labelled_share == store.evaluate(NIGHTS[0]).results[0].labelled_share
+    )
+    with pytest.raises(OptionError, match="proves nothing about the others: write 'of labelled'"):
+        store.check("roc_auc[s] >= 0.01 proven @95%")
+    assert len(store.check(["roc_auc[s] >= 0 of labelled proven @95%", "rows > 0"]).judgements) > 1
+    assert store.history("roc_auc", by="g").series[-1].points[0].night.basis == "labelled rows"
+    assert store.attribute(score="s", by="g").basis == "labelled rows"
+    assert store.info().late["open"] == 2
+    assert store.evaluate(as_of=0).positives == 0
+    assert str(store.update(labels=labels)) == "labels: none that are new"
+
+
+def test_contradictions_refuse_the_delivery_or_the_later_file_wins(tmp_path):
+    """Within a delivery or against earlier ones; nothing is committed, and no file is left."""
+    one, two = (write_labels(tmp_path / f"{i}.parquet", [(i, 1, i), (7, 1, i)]) for i in (0, 1))
+    store = create(tmp_path / "error", label_conflicts="error")
+    store.update(labels=one)
+    before = sorted(path.name for path in (tmp_path / "error" / "store").rglob("*.parquet"))
+    with pytest.raises(LabelError, match=r"1.parquet: 1 id with different labels at one time: 7; correct the file"):
+        store.update(labels=two)
+    assert sorted(path.name for path in (tmp_path / "error" / "store").rglob("*.parquet")) == before
+    assert contents(store) == contents_of_column(tmp_path / "truth-a", {0: 0, 7: 0})
+    latest = create(tmp_path / "latest", label_conflicts="latest")
+    latest.update(labels=[one, two])
+    assert contents(latest) == contents_of_column(tmp_path / "truth-b", {0: 0, 1: 1, 7: 1})
+    os.utime(one, ns=(0, 1))
+    latest.update(labels=one)
+    assert contents(latest) == contents_of_column(tmp_path / "truth-c", {0: 0, 1: 1, 7: 0})
+
+
+def contents_of_column(folder: Path, label: dict[int, int | None]) -> dict[tuple[str, str, str], str]:
+    """The states of two nights with these labels as a column."""
+    for name in NIGHTS[:2]:
+        write_night(name, folder / "data", label)
+    store = Store(folder / "store", threads=1)
+    store.update(folder / "data", **WHAT, unlabelled="size")
+    return contents(store)
+
+
+def test_closed_nights_keep_their_labels_and_lose_their_ids(tmp_path):
+    """Rows of closed nights go with vacuum, and the statements that no open night can use."""
+    store = create(tmp_path, nights=1, labels_open="1d")
+    labels = write_labels(tmp_path / "labels.parquet", [(i, 1, i % 2) for i in range(IDS)])
+    store.update(labels=labels)
+    own = contents(store)
+    for name in NIGHTS[1:]:
+        store.update(write_night(name, tmp_path / "data"))
+    assert [entry.partition for entry in store.partitions() if entry.state(OPEN, "")] == NIGHTS[1:]
+    assert own.items() <= contents(store).items()
+    statements = store.info().late["statements"]
+    store.vacuum(grace="0s")
+    assert 0 < store.info().late["statements"] < statements  # ids of the open nights
+    labels = write_labels(tmp_path / "more.parquet", [(IDS + 1, 1, 1)])
+    with pytest.raises(LabelError, match="none of the new ids is that of a row of an open night"):
+        store.update(labels=labels)
+    with pytest.raises(DataError, match=f"{NIGHTS[0]}: is closed for late labels"):
+        store.replace(tmp_path / "data" / NIGHTS[0])
+    store.remove(NIGHTS[1:])
+    assert not store.info().late["open"]
+    assert store.evaluate().value("roc_auc") > 0
+    assert store.info(verify=True).damaged == ()
+
+
+def test_damage_and_bad_rows_are_named(tmp_path):
+    """A flipped bit in rows or statements; a score that is refused once its row gets a label."""
+    store = create(tmp_path)
+    store.update(labels=write_labels(tmp_path / "a.parquet", [(1, 1, 1)]), allow_unmatched=True)
+    more = write_labels(tmp_path / "b.parquet", [(i, 2, 1) for i in range(IDS)])
+    rows = store.partitions()[0].state(OPEN, "").file
+    run = store._context.begun()[1].statements.runs[0]
+    for name, words in ((rows, f"{NIGHTS[0]}: .*/{rows}: .*replace"), (run, f"/{run}: late labels cannot be read")):
+        path = tmp_path / "store" / "states" / name
+        sound = path.read_bytes()
+        path.write_bytes(sound[:40] + bytes([sound[40] ^ 1]) + sound[41:])
+        with pytest.raises(FormatError, match=words):
+            store.update(labels=more)
+        assert len(store.info(verify=True).damaged) == 1
+        path.write_bytes(sound)
+    assert store.update(labels=more).labels["new"] == IDS
+    strict = Store(tmp_path / "strict")
+    with pytest.raises(NullError, match="column 's' has nulls or NaN; choose nan"):
+        strict.update(tmp_path / "data", **WHAT | {"nan": "error"}, **LATE)
+    plain = Store(tmp_path / "plain")
+    with pytest.raises(OptionError, match="create one with the column of ids"):
+        plain.update(tmp_path / "data", score="s", nan="drop", labels=more)
+    with pytest.raises(OptionError, match="takes no more columns or policies"):
+        store.add(score="u")
+
+
+def test_the_command_line_takes_labels_without_data(tmp_path, capsys):
+    """The first update names the ids, the next one needs labels alone."""
+    write_night(NIGHTS[0], tmp_path / "data")
+    labels = write_labels(tmp_path / "labels.parquet", [(i, 1, i % 2) for i in range(IDS)])
+    store, data = str(tmp_path / "store"), str(tmp_path / "data")
+    main(
+        ["update", store, data, "--score", "s", "--nan", "drop", "--on", "id", "--label-time", "t"],
+        standalone_mode=False,
+    )
+    main(["update", store, "--labels", str(labels)], standalone_mode=False)
+    assert f"1 changed ({NIGHTS[0]}), labels: {IDS} read, {IDS} new" in capsys.readouterr().err
+    main(["info", store], standalone_mode=False)
+    assert "1 open night, rows of" in capsys.readouterr().out
