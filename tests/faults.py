@@ -26,6 +26,7 @@ import shutil
 import signal
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -60,13 +61,19 @@ def child(work) -> int:
     return ended(forked(work))
 
 
+def labels_beside(data: Path) -> dict:
+    """The late labels of an update, if there are some beside the data."""
+    labels = data.parent / "labels.parquet"
+    return {"labels": labels} if labels.exists() else {}
+
+
 def updated(store: Path, data: Path) -> int:
     """Update the store; 3 if it was refused with a clear error."""
     from streameval import Store
     from streameval.errors import StreamevalError
 
     try:
-        Store(store, threads=1).update(data)
+        Store(store, threads=1).update(data, **labels_beside(data))
     except StreamevalError:
         return 3
     return 0
@@ -80,8 +87,8 @@ def judged(store: Path, data: Path, states: list[dict]) -> int:
     found = opened.evaluate().to_json()
     if found not in texts:
         return 2
-    opened.update(data)
-    again = opened.update(data)
+    opened.update(data, **labels_beside(data))
+    again = opened.update(data, **labels_beside(data))
     if opened.evaluate().to_json() != texts[1] or again.new or again.changed:
         return 4
     last = opened.history("roc_auc", cumulative=False).points[-1]
@@ -223,6 +230,7 @@ def warm(store: Path, data: Path, scratch: Path) -> None:
     import_module("deltalake")  # its threads begin with a table, and would not outlive a fork
 
     from streameval import evaluate
+    from streameval.errors import FormatError
     from streameval.store.files.location import Location
     from streameval.store.files.published import StateFiles
 
@@ -230,8 +238,9 @@ def warm(store: Path, data: Path, scratch: Path) -> None:
     shutil.copytree(store / "states", scratch)
     files = StateFiles(Location.of(scratch))
     for path in sorted(scratch.iterdir()):
-        state = files.read(path.name)
-        files.write(state.merge(state))
+        with suppress(FormatError):  # rows of an open night
+            state = files.read(path.name)
+            files.write(state.merge(state))
 
 
 def main(mode: str, store: Path, data: Path, work: Path, count: int) -> dict:

@@ -36,20 +36,25 @@ def shim(tmp_path_factory):
     return folder / "shim.so"
 
 
-def faults(mode: str, count: int, shim: Path, tmp_path: Path) -> dict:
+def faults(mode: str, count: int, shim: Path, tmp_path: Path, *, late: bool = False) -> dict:
     """Run the driver: a store of one night, an update by two more, or by one, that makes checkpoints.
 
     Where every write is struck, it merges histograms as well, which are large. Kills meet a second column, whose files
     are written as those of the first; a full disk meets one night only, since those after it write the same. Few
-    metrics are kept, since every run evaluates them several times.
+    metrics are kept, since every run evaluates them several times. With `late` labels for the first night as well.
     """
     land(NIGHTS[0], tmp_path / "data")
     store = Store(tmp_path / "store")
     columns = FEW | {"metrics": ["roc_auc", "aul"]} if mode == "kill" else {"score": "score_lr", "metrics": "roc_auc"}
-    store.update(tmp_path / "data", **columns, approx=mode != "random")
+    if late:  # a table of the opposite labels
+        columns |= {"on": "message_id", "label_conflicts": "drop"}
+        labels = pq.read_table(tmp_path / "data" / NIGHTS[0], columns=["message_id", "label"], partitioning=None)
+        flipped = pa.array(1 - labels["label"].to_numpy())
+        pq.write_table(labels.set_column(1, "label", flipped), tmp_path / "labels.parquet")
+    store.update(tmp_path / "data", **columns, approx=mode != "random" and not late)
     for _ in range(8):
         store.remove([])  # a commit that changes nothing; the tenth has a checkpoint
-    for name in NIGHTS[1 : 2 if mode == "full" else 3]:
+    for name in NIGHTS[1 : 2 if mode == "full" or late else 3]:
         land(name, tmp_path / "data")
     (tmp_path / "work").mkdir()
     words = [
@@ -71,10 +76,13 @@ def faults(mode: str, count: int, shim: Path, tmp_path: Path) -> dict:
     return found
 
 
-@pytest.mark.parametrize("mode", ["kill", "full"])
-def test_a_fault_at_any_write_leaves_the_store_as_before_or_after(mode, shim, tmp_path):
-    """Killed, or told that the disk is full, at the first call that writes, the second, … and the last."""
-    found = faults(mode, 1000, shim, tmp_path)
+@pytest.mark.parametrize(("mode", "late"), [("kill", False), ("full", False), ("kill", True)])
+def test_a_fault_at_any_write_leaves_the_store_as_before_or_after(mode, late, shim, tmp_path):
+    """Killed, or told that the disk is full, at the first call that writes, the second, … and the last.
+
+    An update with late labels folds a new night and an old one anew, in one commit.
+    """
+    found = faults(mode, 1000, shim, tmp_path, late=late)
     assert found["runs"] > 20
     assert found["before"]
     assert found["after"]
