@@ -103,6 +103,7 @@ MORE: dict[str, Any] = {  # the same of every other option of the table
     "rules": "aul[id] >= 0",
     "again": True,
     "mature": "3d",
+    "labels_open": "30d",
     "allow_incomplete": True,
     "storage_options": {},
     "columns": "t",
