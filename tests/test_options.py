@@ -127,7 +127,7 @@ def needed(name: str) -> dict[str, Any]:
     """The inputs besides those of `BASE` without which `evaluate` refuses another value of an option."""
     sources = {NEEDS[o.needs][0] for o in OPTIONS if o.name == name and o.needs and "evaluate" in o.verbs}
     inputs = {source: OTHER[source] for source in sources - set(BASE)}
-    inputs |= {"on": "id"} if name == "labels" or "labels" in inputs else {}
+    inputs |= {"on": "id"} if name in ("labels", "labels_open") or "labels" in inputs else {}
     inputs |= {"label_time": "at"} if name == "labels_as_of" else {}
     return inputs | ({"ci": 0.9} if name == "resample_bins" else {})
 
@@ -424,10 +424,10 @@ SHOWN = [o.name for o in kept_options().values() if honoured("show").get(o.name,
 @pytest.mark.parametrize("name", [name for name in SHOWN if kept_options()[name].decides == "state"])
 def test_a_look_cannot_change_the_states(store: Store, name: str) -> None:
     """Another value is refused by name; the store's own is fine, and so is a default of what a store never does."""
-    value = {"score": "w", "cluster": "k", "classes": "id"}.get(name, OTHER[name])
+    value = {"score": "w", "cluster": "k", "classes": "id"}.get(name, {**OTHER, **MORE}[name])
     with pytest.raises(OptionError, match=rf"^{name}=.* contradicts the store's value, "):
         store.evaluate(**{name: value})
-    assert store.evaluate(**{name: BASE.get(name, honoured("evaluate")[name].default)}).rows == 400
+    assert store.evaluate(**{name: BASE.get(name, kept_options()[name].default)}).rows == 400
     assert store.evaluate(on_error="raise", approx_agc=False, threads=None).rows == 400
 
 
