@@ -174,7 +174,7 @@ class NumberColumn:
     def take(self, rows: int) -> pa.Array:
         """The next rows, of which there are as many; a dictionary only if they have one, which pays."""
         shared = self._shared_dictionary(rows)
-        out = np.empty(rows, self._dtype if shared is None else np.int32)
+        out = _room(rows, self._dtype if shared is None else np.dtype(np.int32))
         present, done = None, 0
         while done < rows:
             if self._row == self._rows.values.size:
@@ -183,7 +183,7 @@ class NumberColumn:
             count = min(rows - done, self._rows.values.size - self._row)
             here, there = slice(self._row, self._row + count), slice(done, done + count)
             if shared is not None and self._rows.dictionary is not shared:  # one row group ends, or its dictionary
-                values = np.empty(rows, self._dtype)
+                values = _room(rows, self._dtype)
                 gather(shared, read_only(out[:done]), values[:done].view(self._word))
                 shared, out = None, values
             if shared is not None or self._rows.dictionary is None:
@@ -262,7 +262,7 @@ class NumberColumn:
         table[:, ADDRESS], table[:, SIZE] = [body.address for body in bodies], [body.size for body in bodies]
         size = int(table[:, COUNT].sum())
         if size > self._codes.size:
-            self._codes, self._present = np.empty(size, np.int32), np.empty(size, np.uint8)
+            self._codes, self._present = _room(size, np.dtype(np.int32)), _room(size, np.dtype(np.uint8))
         limit = 0 if dictionary is None else dictionary.size - 1
         whole = unpack_pages(table, self._nullable, limit, self._codes[:size], self._present[:size])
         _check(whole == len(bodies), chunk, "the levels or codes of a page are damaged")
@@ -315,6 +315,11 @@ def _body(
     if page[KIND] == DATA_PAGE_V2 and nullable:
         body = pa.py_buffer(b"".join((length.to_bytes(4, "little"), levels, body)))
     return body
+
+
+def _room(rows: int, dtype: np.dtype[np.generic]) -> Array:
+    """An array in memory of Arrow's pool, which is reused: fresh memory is slow."""
+    return np.frombuffer(pa.allocate_buffer(rows * dtype.itemsize), dtype)
 
 
 def _plain_values(body: pa.Buffer, page: Sequence[int], chunk: pq.ColumnChunkMetaData) -> Array:
