@@ -104,7 +104,8 @@ def _unified_all(
             else _conformed(column_of(batch, field.name), field, piece.name, row, coded=field.name in by_code)
             for field in schema
         ]
-        yield pa.RecordBatch.from_arrays(arrays, schema.names)
+        fields = [field.with_type(array.type) for field, array in zip(schema, arrays, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, schema.metadata))
         row += batch.num_rows
 
 
