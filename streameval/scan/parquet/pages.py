@@ -251,6 +251,8 @@ def footer_at(filesystem: fs.FileSystem, path: str) -> pq.FileMetaData:
             footer = pq.read_metadata(handle)
         except _UNKNOWN as error:
             return _untyped(handle, error)
+        if filesystem.type_name != "local":  # an object would take one more request
+            return footer
         handle.seek(handle.size() - 8)
         if int.from_bytes(handle.read(4), "little") == footer.serialized_size + _SIGNATURE:
             raise OSError("some of its columns are encrypted, and Arrow would abort; write it without encryption")
