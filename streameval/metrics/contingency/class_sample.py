@@ -193,7 +193,8 @@ class ClassSample(WeightedSums):
                 if self.free
                 else Sizes(self.unit, {"rows": self.of("rows")}, self.weight.size, single=True)
             )
-            refined.append(replace(one, scale="logit", bounds=(0, 1), reason=reason, known=known, sizes=sizes))
+            one = replace(one, scale="logit", bounds=(0, 1), reason=reason, known=known, sizes=sizes)
+            refined.append(replace(one, end_units=math.nan))
         return refined
 
 

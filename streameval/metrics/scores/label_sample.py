@@ -298,7 +298,9 @@ class LabelSample(Small):
                 one = replace(one, sizes=sizes.of(entry.units), known=known)
             elif self.units is None:
                 one = replace(one, sizes=sizes.of(entry.units))
-            refined[i] = replace(one, reason=reason)
+            refined[i] = replace(
+                one, reason=reason, end_units=math.nan
+            )  # units of unequal weights have no rule of three
         return refined
 
 
