@@ -192,7 +192,7 @@ class Fitted:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         heads, rows = self.table.heads, self.table.rows
         named = len(rows[0].name) if rows else 1
-        names = [max([len(heads[i].text), *(len(row.name[i]) for row in rows)]) for i in range(named)]
+        names = [max([len(heads[i].text), *(len(visible(row.name[i])) for row in rows)]) for i in range(named)]
         columns = [self._texts(i) for i in range(len(heads) - named)]
         room = options.max_width - _EDGES - sum(names) - _GAP * (named - 1)
         widths = self._widths(columns, options.max_width)
@@ -245,12 +245,13 @@ class Fitted:
         """The widths of columns in characters, if texts wrap at `most`."""
         heads = self.table.heads[-len(columns) :]
         return [
-            max([len(_titled(head)), *(self._width(head, text, most) for text in texts)])
+            max([len(visible(_titled(head))), *(self._width(head, text, most) for text in texts)])
             for head, texts in zip(heads, columns, strict=True)
         ]
 
     def _width(self, head: Head, text: str, most: int) -> int:
         """The width of a text, which wraps between words if it is not a name, or a number with its threshold."""
+        text = visible(text)
         wraps = head.text in self.prose or text.startswith(NONE) or "sampled" in text
         return min(len(text), max(most, *map(len, text.split()), 0)) if wraps else len(text)
 
