@@ -1,6 +1,6 @@
 """Codec: State ↔ versioned Arrow batches, independent of paths and files.
 
-A stored state is the table of the state, packed if its kind has a packing. The schema metadata hold everything else:
+A stored state is the table of the state. The schema metadata hold everything else:
 
 ====================  ======================================================================
 ``streameval.kind``     kind of the spec, such as ``score_counts``
@@ -76,7 +76,7 @@ KINDS: dict[str, type[StoredSpec]] = {
     )
 }
 _PREFIX = "streameval."
-_TOGETHER = 1 << 22  # items of the parts of a state that are packed at a time
+_TOGETHER = 1 << 22  # items of the parts of a state that are read at a time
 _SMALL = 1 << 20  # bytes; smaller batches are joined: checking and decoding one costs as much as thousands of rows
 
 
@@ -106,7 +106,7 @@ class _Metadata:
 
     def _fitting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch; raises if it has the wrong columns."""
-        schema = _schema(self.spec)
+        schema = self.spec.schema
         if not batch.schema.equals(schema):
             have = ", ".join(f"{field.name} {field.type}" for field in batch.schema)
             want = ", ".join(f"{field.name} {field.type}" for field in schema)
@@ -124,11 +124,6 @@ class _Metadata:
         except ValueError as error:
             raise FormatError(f"the stored {self.spec.kind} is damaged: {error}; store it again") from error
         return batch
-
-
-def _schema(spec: StoredSpec) -> pa.Schema:
-    """The stored columns."""
-    return spec.traits.packing.schema if spec.traits.packing else spec.schema
 
 
 def dump(state: State, each: Mapper = one_by_one) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -162,7 +157,7 @@ def schema_of(state: State) -> pa.Schema:
         "rows": json.dumps([totals.neg, totals.pos]),
         "header": json.dumps(state.header(), sort_keys=True),
     }
-    return _schema(spec).with_metadata({_PREFIX + name: value for name, value in facts.items()})
+    return spec.schema.with_metadata({_PREFIX + name: value for name, value in facts.items()})
 
 
 def divided(state: State) -> dict[str, list[State]]:
@@ -182,8 +177,7 @@ def divided(state: State) -> dict[str, list[State]]:
 
 def stored_batches(state: State, schema: pa.Schema, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
     """The stored batches of a state, or of a part of it, under the schema of the whole."""
-    packing, tables = state.spec.traits.packing, state.to_arrow(budget)
-    for batch in packing.packed(tables) if packing else tables:
+    for batch in state.to_arrow(budget):
         yield batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(schema.metadata)
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.keyed.counts import KeyedCounts
-    from streameval.states.keyed.packing import Packing
     from streameval.typing import Array
 
     Header = dict[str, dict[str, object] | list[float | str] | float]  # the spec and facts, by name
@@ -157,7 +156,6 @@ class Traits(NamedTuple):
     refuses_missing : whether a missing score or id is an error
     largest : bytes of the largest state; None if states grow with the rows, or are all as large as the empty one
     by_code : whether builders count the rows of numbers in a dictionary by its codes
-    packing : delta encoding of the table for storage; None if it is stored unchanged
     derived : the spec of the state that `total` derives without copying rows; None if there is none
     """
 
@@ -167,7 +165,6 @@ class Traits(NamedTuple):
     refuses_missing: bool = False
     largest: int | None = None
     by_code: bool = False
-    packing: Packing | None = None
     derived: StoredSpec | None = None
 
 
@@ -198,7 +195,7 @@ class StoredSpec(Protocol):
         """The identity of merge."""
 
     def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> State:
-        """The state that `State.to_arrow` and `State.header` describe; the batches are packed if there is a packing."""
+        """The state that `State.to_arrow` and `State.header` describe."""
 
 
 class Spec(StoredSpec, Protocol):

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -63,16 +62,12 @@ TABLES: list[tuple[str, str, int, Any]] = [
     ("score_histogram-f4.v1", "only", 0, -4602678819172646913),  # a score of another bin
     ("score_histogram-f4.v1", "bin", 0, 690_000),
     ("score_histogram-f4.v1", "negatives", 0, 2**63 - 1),
-    ("score_counts-f4-weighted.v1", "weights", 0, np.array([HUGE]).tobytes()),
-    ("score_counts-f4-weighted.v1", "weights", 0, b"1234567"),
-    ("score_counts-f4-weighted.v1", "weights", 0, b""),
-    ("score_counts-f4.v1", "words", 0, b"\xff" * 1000),
-    ("score_counts-f4.v1", "code", 0, 2**32 - 1),
-    ("score_counts-f4.v1", "items", 0, 2**31 - 1),
-    ("score_counts-f4.v1", "rows", 0, 2**62),
-    ("score_counts-f4.v1", "width", 0, 255),
-    ("cluster_counts-hash-partition.v1", "second", 0, b"\x00"),
-    ("cluster_counts-unsigned.v1", "code", 0, 2**31),
+    ("score_counts-f4-weighted.v1", "negative_weight", 0, HUGE),
+    ("score_counts-f4-weighted.v1", "positive_weight", 0, NAN),
+    ("score_counts-f4.v1", "key", 0, 2**48),
+    ("score_counts-f4.v1", "negatives", 0, 2**62),
+    ("cluster_counts-hash-partition.v1", "second", 0, None),
+    ("cluster_counts-unsigned.v1", "positives", 0, -1),
     ("contingency.v1", "rows", 6, 2**63 - 2),
     ("contingency.v1", "without_class", 0, 2**62),
     ("contingency.v1", "has_cluster", 0, None),

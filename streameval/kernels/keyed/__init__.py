@@ -1,1 +1,1 @@
-"""Loops over keyed rows: hot keys, and packed tables."""
+"""Loops over keyed rows."""

@@ -23,12 +23,11 @@ from streameval.kernels.blocks.changes import spread_rows
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep, blocks_of
 from streameval.states.clusters.sizes import SizeTable, by_tables, clusters_of
-from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.keyed.builder import SegmentBuilder, read_segments
+from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.hot import by_entry, by_run
 from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify, row_nulls
-from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
-from streameval.states.keyed.packing import Packing
+from streameval.states.keyed.layout import Interval, Layout
 from streameval.states.protocol import Batch, PlainState, Totals, Traits, mergeable, same_table
 
 if TYPE_CHECKING:
@@ -100,35 +99,16 @@ class ClusterSpec:
     def traits(self) -> Traits:
         """The tables of several states add up."""
         missing = self.nulls == "error"
-        return Traits(True, True, self.unlabelled, missing, by_code=not self.unlabelled, packing=self.packing)
-
-    @property
-    def packing(self) -> Packing | None:
-        """Delta encoding of the table for storage; None if rows without a label are counted."""
-        return None if self.unlabelled else Packing(self.layout, lambda keys: keys >> SHIFT)
+        return Traits(True, True, self.unlabelled, missing, by_code=not self.unlabelled)
 
     def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> ClusterCounts:
-        """The state whose table `ClusterCounts.to_arrow` wrote, packed or plain."""
+        """The state whose table `ClusterCounts.to_arrow` wrote."""
         rows = (np.array(header[name]) for name in _FACTS[: 2 + self.unlabelled])
-        if self.packing is None:
-            return ClusterCounts(self, _read(batches, self.layout, budget), *rows)
-        return ClusterCounts(self, KeyedCounts(self.layout, tuple(self.packing.segments(batches, budget))), *rows)
+        segments = read_segments(self.layout, batches, lambda keys: keys >> SHIFT, budget)
+        return ClusterCounts(self, KeyedCounts(self.layout, segments), *rows)
 
 
 _FACTS = ("single_rows", "dropped_rows", "bare_rows")
-
-
-def _read(batches: Iterable[pa.RecordBatch], layout: Layout, budget: Budget) -> KeyedCounts:
-    """The clusters of plain tables."""
-    builder = SegmentBuilder.fitting(layout, budget, SLAB // 4, counted=True)
-    for batch in batches:
-        keys, *sides = (batch.column(name).to_numpy() for name in ("key", "negatives", "positives"))
-        rest = np.column_stack([column.to_numpy() for column in batch.columns[3:]])
-        for side, rows in enumerate(sides):
-            here = rows > 0
-            codes = (keys[here] >> SHIFT).astype(np.uint32) << np.uint32(1) | np.uint32(side)
-            builder.add_items(keys[here], codes, rest[here], rows[here], NO_WEIGHTS)
-    return KeyedCounts.built(builder)
 
 
 class _ClusterBuilder:

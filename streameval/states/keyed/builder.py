@@ -18,7 +18,9 @@ from streameval.states.keyed.ids import SHIFT
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from streameval.budget import Budget
     from streameval.states.keyed.layout import Columns, Layout
@@ -31,6 +33,7 @@ REPETITIVE = 8  # repetitive pieces are grouped if they have at least 1/8 of the
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
 _ITEMS, _SHARE = 1 << 16, 8  # items with counts: at least as many at a time, or this part of the rows
 _LEAST = 1 << 12  # smallest number of rows that are collected at a time, for any budget
+_READ = 1 << 20  # items of stored tables that are collected at a time
 BLOCK = 1 << 16  # rows from which hot keys are counted at a time, so that they stay in the cache
 
 
@@ -298,6 +301,40 @@ class SegmentBuilder:
         rows = np.add.reduceat(counts, starts[:-1]) if counts.size else None
         sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
         self._segments.append(Segment.held(self.budget, codes, starts, rows, sums, words, rest, counts, weights))
+
+
+def read_segments(
+    layout: Layout, batches: Iterable[pa.RecordBatch], buckets: Callable[[Array], Array], budget: Budget
+) -> tuple[Segment, ...]:
+    """Segments of tables of distinct keys; keys of one row become rows without a count, which sort fastest.
+
+    Parameters
+    ----------
+    layout : Layout
+    batches : tables with the columns key, negatives and positives, then the weights of both, or further words
+    buckets : maps uint64 keys to their buckets
+    budget : owns the segments
+
+    Raises
+    ------
+    ValueError
+        If a key has no bucket.
+    """
+    builders = [SegmentBuilder.fitting(layout, budget, _READ, counted=counted) for counted in (False, True)]
+    for batch in batches:
+        keys, *sides = (column.to_numpy() for column in batch.columns)
+        codes = buckets(keys).astype(np.uint64) << np.uint64(1)
+        if codes.max(initial=0) >= layout.codes:
+            raise ValueError("a key has no bucket")
+        rest = np.column_stack(sides[2:]) if layout.words > 1 else np.empty((keys.size, 0), np.uint64)
+        for label, rows in enumerate(sides[:2]):
+            weights = sides[2 + label] if layout.weighted else NO_WEIGHTS
+            for builder, here in zip(builders, (rows == 1, rows > 1), strict=True):
+                at = np.flatnonzero(here)
+                counts = rows[at] if builder is builders[1] else NO_COUNTS
+                some = weights[at] if layout.weighted else weights
+                builder.add_items(keys[at], codes[at] | np.uint64(label), rest[at], counts, some)
+    return (*builders[0].finish(), *builders[1].finish())
 
 
 class SegmentBuilders(Generic[K]):

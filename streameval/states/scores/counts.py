@@ -22,13 +22,12 @@ from streameval.kernels.exact import HELD
 from streameval.kernels.fused import FUSED
 from streameval.kernels.jit import read_only
 from streameval.kernels.ranking import exact_parts
-from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.builder import SegmentBuilder, read_segments
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.hot import by_entry
 from streameval.states.keyed.ids import row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
-from streameval.states.keyed.packing import Packing
 from streameval.states.protocol import Batch, PlainState, Totals, Traits, mergeable, same_table
 from streameval.states.scores.parts import Ends, RankedPart, ScorePart
 from streameval.states.scores.types import (
@@ -99,14 +98,8 @@ class ScoreSpec(MissingScores):
 
     @property
     def traits(self) -> Traits:
-        """Packed; the tables of several states add up."""
-        missing, by_code = self.nan == "error", not self.weighted
-        return Traits(additive=True, refuses_missing=missing, by_code=by_code, packing=self.packing)
-
-    @property
-    def packing(self) -> Packing:
-        """Delta encoding of the table for storage."""
-        return Packing(self.layout, self.buckets)
+        """The tables of several states add up."""
+        return Traits(additive=True, refuses_missing=self.nan == "error", by_code=not self.weighted)
 
     def buckets(self, keys: Array) -> Array:
         """The bucket of each key, a uint64 array."""
@@ -117,9 +110,10 @@ class ScoreSpec(MissingScores):
         return buckets
 
     def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> ScoreCounts:
-        """The state of the packed table that `ScoreCounts.to_arrow` wrote."""
+        """The state of the table that `ScoreCounts.to_arrow` wrote."""
         nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
-        return ScoreCounts(self, KeyedCounts(self.layout, tuple(self.packing.segments(batches, budget))), **nan)
+        segments = read_segments(self.layout, batches, self.buckets, budget)
+        return ScoreCounts(self, KeyedCounts(self.layout, segments), **nan)
 
 
 class _ScoreBuilder:

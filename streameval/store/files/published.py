@@ -11,10 +11,9 @@ hexadecimal digits that are new for each publication:
 A killed process leaves at most unreferenced files; an update that fails deletes its own (`PublishedFiles.undone`).
 `seal` protects small JSON records in the same way.
 
-State files are published Parquet files, one for each state. Exact counts are already delta-encoded words
-(`streameval.states.keyed.packing`), which hardly compress further: they are stored without a dictionary, with a codec
-that is fast to decode. Other tables hold counts that are mostly 0 and 1 and are dictionary-encoded. Memory: a row group
-of 16 MiB while writing; the file and a row group while reading.
+State files are published Parquet files, one for each state. Keys ascend, so their differences are stored; counts are
+mostly 0 and 1 and are dictionary-encoded. Exact states take about 1 byte a row for 32-bit scores, 5 for 64-bit ones.
+Memory: a row group of 16 MiB while writing; the file and a row group while reading.
 """
 
 from __future__ import annotations
@@ -252,7 +251,6 @@ MOST_BYTES = 64 << 20  # of files that are read as one state, because all of the
 FEWEST = 4  # least number of histograms that are read as one: merging two takes as long as reading one
 PARTS = 16  # number of parts that are read in parallel, within these limits
 TOGETHER = 512  # most files that are read as one state, because the system limits how many are mapped into memory
-_INTEGERS = ("uint8", "int32", "uint32", "int64", "uint64")
 _GONE = (
     "no longer exists (vacuum --keep deletes exact scores, also those of earlier versions); if a vacuum has just "
     "deleted it, run the command again; otherwise "
@@ -325,11 +323,11 @@ class StateFiles(PublishedFiles):
         """States that together hold the content of several files; `each` maps a function over a sequence.
 
         Several files are read as one state if that saves work: histograms, because each is read through a table of all
-        bins; and packed states, because their segments are concatenated unmerged. The files are divided into parts of
-        about equal numbers of files; the number of parts follows from the size of all files, `nbytes`.
+        bins; and keyed counts, because their rows are collected unmerged. The files are divided into parts of about
+        equal numbers of files; the number of parts follows from the size of all files, `nbytes`.
         """
         bounded = isinstance(due, HistogramSpec)
-        if not (bounded or due.traits.packing):
+        if not due.traits.additive:
             return each(lambda name: self.read(name, budget, due), names, "state")
         count = max(1, min(PARTS, nbytes // LEAST_BYTES), nbytes // MOST_BYTES, -(-len(names) // TOGETHER))
         count = min(count, -(-len(names) // (FEWEST if bounded else 1)))
@@ -373,11 +371,8 @@ def _write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: BinaryIO)
 
 def _layout(schema: pa.Schema) -> dict[str, object]:
     """Options of `pyarrow.parquet.ParquetWriter` for the encoding and compression of the columns."""
-    kinds = {"binary": "DELTA_LENGTH_BYTE_ARRAY"} | dict.fromkeys(_INTEGERS, "DELTA_BINARY_PACKED")
-    names: dict[str, str] = {field.name: kinds[str(field.type)] for field in schema if str(field.type) in kinds}
-    if kinds["binary"] in names.values():
-        return {"compression": "lz4", "use_dictionary": False, "column_encoding": names}
-    keys = {name: kind for name, kind in names.items() if name == schema.names[0]}
+    key = schema.field(0)
+    keys = {key.name: "DELTA_BINARY_PACKED"} if pa.types.is_integer(key.type) else {}
     counts = [field.name for field in schema if field.name not in keys and field.type == pa.int64()]
     return {"compression": "zstd", "use_dictionary": counts, "column_encoding": keys}
 

@@ -281,7 +281,7 @@ def scores(cells: list[tuple[int, int]], kind: str = "f4", first: int = 0) -> Sc
     pos, neg = np.array(cells, np.int64).reshape(-1, 2).T
     spec = ScoreSpec("s", kind)
     batch = pa.RecordBatch.from_arrays([pa.array(c) for c in (keys, neg.copy(), pos.copy())], schema=spec.schema)
-    return spec.from_arrow(NONE, [spec.packing.pack(batch)], Budget())
+    return spec.from_arrow(NONE, [batch], Budget())
 
 
 @pytest.mark.parametrize("kind", ["f4", "f8"])

@@ -19,11 +19,12 @@ from streameval.errors import FormatError
 from streameval.kernels import keys
 from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.keyed import packing
 from streameval.states.keyed.ids import hash_bytes, identify
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec, fold_arrays
 from streameval.states.scores.types import decode, rank_keys, score_type
+from streameval.store.files.location import Location
+from streameval.store.files.published import StateFiles
 
 NUMBERS = [*FLOATS, *INTEGER_TYPES]
 
@@ -129,7 +130,7 @@ def folded(scores, *, parts=1):
 
 
 def stored(state):
-    """Its pieces, in one batch."""
+    """Its table, in one batch."""
     schema, batches = codec.dump(state)
     [batch] = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
     return batch
@@ -153,9 +154,9 @@ KEYS = st.lists(
 )
 
 
-@given(KEYS, st.sampled_from(["i4", "f4", "i8", "u8"]), st.integers(1, 5), st.sampled_from([1, 8, 1 << 25]))
-def test_a_table_survives_its_packing(rows, kind, items, run_bytes):
-    """Keys near each other and far apart, with few rows and with many, in pieces and runs of any size."""
+@given(KEYS, st.sampled_from(["i4", "f4", "i8", "u8"]))
+def test_a_table_is_read_in_any_parts(rows, kind):
+    """Keys near each other and far apart, with few rows and with many, in batches in any order."""
     rows = sorted((key % 2**32 if kind in {"i4", "f4"} else key, neg, pos) for key, neg, pos in rows if neg or pos)
     rows = list({row[0]: row for row in rows}.values())
     spec = ScoreSpec("score", kind)
@@ -165,27 +166,21 @@ def test_a_table_survives_its_packing(rows, kind, items, run_bytes):
         [pa.array(np.array(list(column), kind)) for column, kind in zip(columns, types, strict=True)],
         schema=spec.schema,
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "ITEMS", items)
-        patch.setattr(packing, "RUN_BYTES", run_bytes)
-        packed = spec.packing.pack(table)
-        header = spec.empty().header()
-        state = spec.from_arrow(header, [packed], Budget())
-        halves = [packed.slice(0, len(packed) // 2), packed.slice(len(packed) // 2)]
-        assert spec.from_arrow(header, halves[::-1], Budget()) == state
+    halves = [table.slice(len(table) // 2), table.slice(0, len(table) // 2)]
+    state = spec.from_arrow(spec.empty().header(), halves, Budget())
     found = pa.Table.from_batches(state.to_arrow(), spec.schema)
     assert found.equals(pa.Table.from_batches([table]))
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_pieces_follow_from_the_rows_alone(wide):
-    """However the rows were split and merged, the pieces are the same, so that equal states have equal names."""
+def test_tables_follow_from_the_rows_alone(wide):
+    """However the rows were split and merged, the tables are the same, so that equal states have equal names."""
     scores = np.random.default_rng(1).beta(2, 4, 20_000).round(3)
     scores = scores if wide else scores.astype(np.float32)
     assert stored(folded(scores)).equals(stored(folded(scores, parts=7)))
 
 
-def test_exact_states_are_small():
+def test_exact_states_are_small(tmp_path):
     """Bytes a row of a million rows: scores by their bits, 64-bit ids, and scores with few values."""
     rng = np.random.default_rng(1)
     scores = rng.beta(2, 4, ROWS)
@@ -193,25 +188,22 @@ def test_exact_states_are_small():
     ids = pa.array(rng.integers(0, 2**62, ROWS))
     builder.update(Batch(np.zeros(ROWS, np.uint8), None, {"cluster": ids}))
     states = folded(scores.astype(np.float32)), folded(scores), builder.state(), folded(scores.round(2))
-    sizes = [stored(state).nbytes / ROWS for state in states]
+    sizes = [StateFiles(Location.of(str(tmp_path))).write(state)[1] / ROWS for state in states]
     assert all(size <= most for size, most in zip(sizes, (1.2, 5.2, 6.3, 0.01), strict=True)), sizes
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_bytes_changed_at_random_are_refused_or_harmless(wide):
-    """A piece with changed bytes is refused, or holds the number of rows that it declares."""
+def test_numbers_changed_at_random_are_refused_or_harmless(wide):
+    """A table with a changed number is refused, or holds the number of rows that it declares."""
     rng = np.random.default_rng(1)
     scores = np.concatenate([rng.random(500), rng.random(50).repeat(20)])
     batch = stored(folded(scores if wide else scores.astype(np.float32)))
     for seed in range(60):
         dice = np.random.default_rng(seed)
-        name = dice.choice(["words", "counts", "width", "first", "rows", "items"]).item()
+        name = dice.choice(["key", "negatives", "positives"]).item()
         values = batch.column(name).to_pylist()
         at = int(dice.integers(len(values)))
-        if isinstance(values[at], bytes):
-            values[at] = dice.bytes(len(values[at]) + int(dice.integers(-1, 2)) if values[at] else 1)
-        else:
-            values[at] = int(dice.integers(0, 200))
+        values[at] = int(dice.integers(0, 200))
         try:
             state = codec.load([rebuilt(batch, **{name: pa.array(values, batch.schema.field(name).type)})])
         except FormatError:
@@ -227,40 +219,13 @@ def test_a_table_of_rows_without_a_budget_is_made_within_the_given_one():
     assert max(sizes[1]) < 1 << 15
 
 
-def _changed(batch, name, change):
-    """The batch with one column changed."""
-    values = batch.column(name).to_pylist()
-    change(values)
-    return rebuilt(batch, **{name: pa.array(values, batch.schema.field(name).type)})
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("code", lambda values: values.__setitem__(0, 2**20)),
-        ("items", lambda values: values.__setitem__(0, 0)),
-        ("items", lambda values: values.__setitem__(0, 2**30)),
-        ("rows", lambda values: values.__setitem__(0, -1)),
-        ("rows", lambda values: values.__setitem__(0, 2**40)),
-        ("rows", lambda values: values.__setitem__(0, values[0] + 1)),
-        ("width", lambda values: values.__setitem__(slice(None), [9] * len(values))),
-        ("width", lambda values: values.__setitem__(slice(None), [4] * len(values))),
-        ("words", lambda values: values.__setitem__(slice(None), [b""] * len(values))),
-        ("words", lambda values: values.__setitem__(slice(None), [v + b"\x01" for v in values])),
-        ("counts", lambda values: values.__setitem__(0, b"\xff" * 12)),
-        ("counts", lambda values: values.__setitem__(0, b"\x00")),
-        ("counts", lambda values: values.__setitem__(slice(None), [v[:-1] for v in values])),
-    ],
-)
 @pytest.mark.parametrize("wide", [False, True])
-def test_damaged_pieces_are_refused(wide, name, change):
-    """Nothing is written beyond what a piece says it holds, and the message names the kind."""
-    rng = np.random.default_rng(1)
-    scores = np.concatenate([rng.random(500), np.full(900, 0.75), rng.random(50).repeat(20)])
-    batch = stored(folded(scores if wide else scores.astype(np.float32)))
-    assert codec.load([batch]).totals().rows == scores.size
-    with pytest.raises(FormatError, match=r"score_counts is .*damaged"):
-        codec.load([_changed(batch, name, change)])
+def test_a_key_without_a_bucket_is_refused(wide):
+    """Nothing is written beyond the tables of a builder: a key of more than 32 bits, or one that only a NaN has."""
+    batch = stored(folded(np.array([0.5, 0.25], np.float64 if wide else np.float32)))
+    key = [0, 2**64 - 1 if wide else 2**48]
+    with pytest.raises(FormatError, match=r"score_counts is damaged"):
+        codec.load([rebuilt(batch, key=pa.array(key, pa.uint64()))])
 
 
 def test_a_damaged_batch_is_refused_among_others():
@@ -268,7 +233,7 @@ def test_a_damaged_batch_is_refused_among_others():
     schema, batches = codec.dump(folded(np.random.default_rng(1).random(50)))
     [sound] = batches
     null = pa.RecordBatch.from_pylist([dict.fromkeys(schema.names)], schema)
-    negative = sound.set_column(1, "rows", pa.array([-1] * sound.num_rows))
-    for damaged, why in ((null, "nulls"), (negative, "at least 0"), (sound.drop_columns(["width"]), "columns")):
+    negative = sound.set_column(1, "negatives", pa.array([-1] * sound.num_rows))
+    for damaged, why in ((null, "nulls"), (negative, "at least 0"), (sound.drop_columns(["positives"]), "columns")):
         with pytest.raises(FormatError, match=why):
             codec.load_together([(schema, [sound]), (schema, [sound, damaged]), (schema, [sound])])
