@@ -97,15 +97,6 @@ def tally_pairs(numbers, label, table):
 
 
 @jit
-def tally_weights(words, weights, table, errors):
-    """Add each weight to ``table[word]``, and the rounding error of each addition to ``errors[word]``."""
-    for i in range(words.size):
-        w = words[i]
-        table[w], low = two_sum(table[w], weights[i])
-        errors[w] += low
-
-
-@jit
 def sum_pieces(weights, starts):
     """Sum of the weights of each piece, and its rounding error, as a float64 array of shape (2, n_pieces)."""
     sums = np.zeros((2, starts.size - 1))

@@ -38,7 +38,6 @@ from streameval.states.keyed.grouping import (
     ShortWords,
     compact,
     group_items,
-    tally_bucket,
 )
 from streameval.states.keyed.layout import (
     NO_COUNTS,
@@ -60,7 +59,7 @@ CHUNK = 1 << 16  # rows of small buckets that are sorted at a time: they fit int
 SLAB = 1 << 20  # rows gathered at a time
 _DENSE = 1 << 13  # rows above which a bucket of 16-bit words with weights is counted alone
 _ROOM = 1 << 17  # rows whose distinct keys are yielded together: few parts cost less than many
-_FULL = 1 << 32  # number of rows of one key and label that overflows the table of a bucket
+_FULL = 1 << 32  # rows of one label in a bucket that the fused loop cannot count
 REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again; fewer under a small budget
 WEIGHED = 1 << 18  # rows above which such a bucket is partitioned again if rows have weights, under any budget
 _LEAST = 1 << 14  # lower bound of that number: a finer partition costs more than it saves
@@ -181,14 +180,11 @@ class KeyedCounts(Bucketed):
 
     def _short_words(self, start: int, stop: int, sizes: Array, most: int) -> Iterator[Counts | ShortWords]:
         """The rows of an interval of buckets of 16-bit words."""
-        full = self._spread("rows", 2 * start, 2 * stop).max(initial=0) >= _FULL
-        if full or (stop - start == 1 and sizes[0] > most):
-            for bucket in (start + np.flatnonzero(sizes)).tolist():
-                sides = self.pieces(bucket, 0), self.pieces(bucket, 1)
-                yield tally_bucket(bucket, *sides, weighted=self.layout.weighted)
-        elif not self.layout.weighted:
+        if not self.layout.weighted:
             buckets, items, places = self.occupied(start, stop)
-            yield ShortWords(places, items, buckets, most // _ITEMS_A_KEY)
+            words = ShortWords(places, items, buckets, most // _ITEMS_A_KEY)
+            full = self._spread("rows", 2 * start, 2 * stop).max(initial=0) >= _FULL
+            yield from words.counts() if full else (words,)
         else:
             for a, b in self._gatherings(sizes, most):
                 buckets, items, places = self.occupied(start + a, start + b)

@@ -24,7 +24,7 @@ from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streameval.states.keyed.layout import Columns, SegmentAddresses
     from streameval.typing import Array
@@ -236,27 +236,6 @@ def _grouped(neg: Columns, pos: Columns, bucket: int) -> tuple[Counts, Array]:
     sums, errors = np.empty((2, 2, n))
     weigh_rows(rows, columns, middle, weights, sums, errors)
     return replace(found, neg_weight=sums[0], pos_weight=sums[1]), errors[0]
-
-
-def tally_bucket(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Counts:
-    """Count the 16-bit words of one bucket, however many rows it has, in a table.
-
-    Parameters
-    ----------
-    bucket : the upper bits of the keys
-    *sides : items of the negatives and of the positives, a bounded number at a time
-    weighted : whether items have weights
-    """
-    table, sums, errors = np.zeros((2, WORDS), np.int64), *np.zeros((2, 2, WORDS))
-    for label, side in enumerate(sides):
-        for words, _, counts, weights in side:
-            table[label] += np.bincount(words, counts if counts.size else None, WORDS).astype(np.int64)
-            if weighted:
-                kernels.tally_weights(words, weights, sums[label], errors[label])
-    words = np.flatnonzero(table.any(axis=0))
-    keys = words.astype(np.uint64) | np.uint64(bucket << 16)
-    neg, pos = table[:, words]
-    return Counts(keys, _no_rest(keys), neg, pos, *((sums + errors)[:, words] if weighted else ()))
 
 
 @contextmanager
