@@ -23,7 +23,7 @@ from streameval.kernels.lookup import find_codes as find_codes
 from streameval.kernels.lookup import order_words as order_words
 from streameval.kernels.lookup import scramble_words as scramble_words
 from streameval.states.keyed.ids import hash_array, row_nulls
-from streameval.states.protocol import Small, Totals, Traits, mergeable
+from streameval.states.protocol import Small, Stored, Totals, Traits, mergeable
 from streameval.typing import view_numbers
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class MatchSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class Matches(Small):
+class Matches(Small, Stored):
     """The ids that occur in the data.
 
     Attributes
@@ -249,10 +249,6 @@ class Matches(Small):
     spec: MatchSpec
     seen: Array
     null_ids: int = 0
-
-    def __sizeof__(self) -> int:
-        """Bytes in memory."""
-        return object.__sizeof__(self) + self.seen.nbytes
 
     def merge(self, other: Matches) -> Matches:
         """The ids that occur in one of the inputs."""

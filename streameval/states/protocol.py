@@ -8,8 +8,9 @@ identity; a state read back from Arrow is equal to the state written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+import sys
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -284,6 +285,52 @@ class PlainState:
         return spec
 
 
+@dataclass(frozen=True, eq=False)
+class Stored(PlainState):
+    """Defaults of a state of keyed counts and of facts that add up.
+
+    Attributes
+    ----------
+    run_names : its fields that are keyed counts
+    fact_names : its fields that are arrays of facts, which the header holds
+    """
+
+    run_names: ClassVar[tuple[str, ...]] = ()
+    fact_names: ClassVar[tuple[str, ...]] = ()
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """The keyed counts, which grow with the rows."""
+        return {name: getattr(self, name) for name in self.run_names}
+
+    def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Self:
+        """The state with other keyed counts."""
+        return replace(self, **runs)
+
+    def merge(self, other: Self) -> Self:
+        """The state of both inputs."""
+        mergeable(self, other)
+        theirs = other.runs()
+        fields = {name: mine.merge(theirs[name]) for name, mine in self.runs().items()}
+        facts = {name: getattr(self, name) + getattr(other, name) for name in self.fact_names}
+        return replace(self, **fields, **facts)
+
+    def header(self) -> dict[str, Any]:
+        """The spec and the facts, as JSON values."""
+        return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in self.fact_names}
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; spilled bytes do not count."""
+        columns = (getattr(self, each.name) for each in fields(self))
+        arrays = sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
+        return object.__sizeof__(self) + arrays + sum(map(sys.getsizeof, self.runs().values()))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same state: header and table are equal, however the rows are divided."""
+        if not isinstance(other, Stored):
+            return NotImplemented
+        return same_table(cast("State", self), cast("State", other))
+
+
 class Small(PlainState):
     """Defaults of a state of bounded size: one shard, one part, and no keyed counts."""
 
@@ -304,7 +351,7 @@ class Small(PlainState):
         return self
 
 
-def mergeable(one: State, other: State) -> None:
+def mergeable(one: PlainState, other: object) -> None:
     """Raise `IncompatibleStatesError` unless both states have equal specs.
 
     Examples

@@ -91,8 +91,8 @@ TABLES: list[tuple[str, str, int, Any]] = [
     ("grouped-score_blocks.v1", "facts", 0, [2.0**40, *[0.0] * 16]),  # a shift
     ("grouped-score_blocks.v1", "facts", 0, [0.0] * 3),
     ("grouped-score_blocks.v1", "group", 0, b""),
-    ("grouped-cluster_counts.v1", "facts", 0, [HUGE, 0.0, 0.0, 0.0]),
-    ("grouped-cluster_counts.v1", "facts", 0, [2.0**62, 0.0, 0.0, 0.0]),
+    ("grouped-cluster_counts.v1", "facts", 0, [HUGE, *[0.0] * 5]),
+    ("grouped-cluster_counts.v1", "facts", 0, [2.0**62, *[0.0] * 5]),
     ("grouped-cluster_counts.v1", "facts", 0, [0.0, 0.0, 0.0]),
     ("grouped-cluster_counts.v1", "group", 0, b"2:i4"),  # of blocks 0 to 3
     ("grouped-cluster_counts.v1", "group", 0, b"3:i-1"),

@@ -454,7 +454,7 @@ def test_damaged_tables_are_refused() -> None:
     with pytest.raises(FormatError, match="incomplete"):
         codec.load([batch.slice(0, 2)])
     with pytest.raises(FormatError, match="columns"):
-        codec.load([batch.select(["code", "rows"]).replace_schema_metadata(schema.metadata)])
+        codec.load([batch.select(["key", "positives"]).replace_schema_metadata(schema.metadata)])
     nulls = pa.RecordBatch.from_arrays(
         [batch.column(0), pa.nulls(len(batch), pa.int64()), *batch.columns[2:]], schema=schema
     )

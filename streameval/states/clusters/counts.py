@@ -11,8 +11,7 @@ positives: the `SizeTable`, of at most √(2·rows) lines.
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -28,10 +27,10 @@ from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.hot import by_entry, by_run
 from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify, row_nulls
 from streameval.states.keyed.layout import Interval, Layout
-from streameval.states.protocol import Batch, PlainState, Totals, Traits, mergeable, same_table
+from streameval.states.protocol import Batch, Stored, Totals, Traits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from streameval.budget import Budget
     from streameval.states.keyed.grouping import Counts
@@ -103,12 +102,9 @@ class ClusterSpec:
 
     def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> ClusterCounts:
         """The state whose table `ClusterCounts.to_arrow` wrote."""
-        rows = (np.array(header[name]) for name in _FACTS[: 2 + self.unlabelled])
+        rows = (np.array(header[name]) for name in ClusterCounts.fact_names)
         segments = read_segments(self.layout, batches, lambda keys: keys >> SHIFT, budget)
         return ClusterCounts(self, KeyedCounts(self.layout, segments), *rows)
-
-
-_FACTS = ("single_rows", "dropped_rows", "bare_rows")
 
 
 class _ClusterBuilder:
@@ -151,7 +147,7 @@ class _ClusterBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterCounts(PlainState):
+class ClusterCounts(Stored):
     """Exact size and positives of every cluster.
 
     Attributes
@@ -169,25 +165,14 @@ class ClusterCounts(PlainState):
     0
     """
 
+    run_names = ("keyed",)
+    fact_names = ("single_rows", "dropped_rows", "bare_rows")
+
     spec: ClusterSpec
     keyed: KeyedCounts
     single_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     bare_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
-
-    def runs(self) -> Mapping[str, KeyedCounts]:
-        """The keyed counts, which grow with the rows."""
-        return {"keyed": self.keyed}
-
-    def with_runs(self, runs: Mapping[str, Any]) -> ClusterCounts:
-        """The same state with other keyed counts."""
-        return replace(self, **runs)
-
-    def merge(self, other: ClusterCounts) -> ClusterCounts:
-        """Clusters of both inputs; equal ids are one cluster."""
-        mergeable(self, other)
-        keyed = self.keyed.merge(other.keyed)
-        return ClusterCounts(self.spec, keyed, *(getattr(self, name) + getattr(other, name) for name in _FACTS))
 
     def totals(self) -> Totals:
         """Rows in clusters."""
@@ -239,28 +224,11 @@ class ClusterCounts(PlainState):
         sizes = np.flatnonzero(clusters)
         return SizeTable.union([SizeTable(sizes, clusters[sizes], positives[sizes]), *tables])
 
-    def __sizeof__(self) -> int:
-        """Bytes in memory; spilled segments do not count."""
-        return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
-
-    def header(self) -> Header:
-        """The spec and the counts of null ids."""
-        names, spec = _FACTS[: 2 + self.spec.unlabelled], asdict(self.spec)
-        if not self.spec.unlabelled:
-            del spec["unlabelled"]
-        return {"spec": spec} | {name: getattr(self, name).tolist() for name in names}
-
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Clusters by mixed id: columns key, second (where ids have two words), negatives, positives."""
         for shard in self.keyed.intervals():
             for counts in self.keyed.grouped(shard, budget):
                 yield _table(counts, self.spec.schema)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both states have the same header and table; their segments may differ."""
-        if not isinstance(other, ClusterCounts):
-            return NotImplemented
-        return same_table(self, other)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -17,9 +17,8 @@ segments are written; a reader partitions them again.
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,10 +34,10 @@ from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.hot import by_run
 from streameval.states.keyed.ids import id_codes, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
-from streameval.states.protocol import PlainState, Small, Totals, Traits, mergeable, same_table
+from streameval.states.protocol import Small, Stored, Totals, Traits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from streameval.budget import Budget
     from streameval.states.contingency.summary import Summary
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 _BUFFER = 1 << 26  # largest size of collected rows in bytes
-_FACTS = ("label_rows", "dropped_rows")
 _SIDES = ("cluster", "class")
 
 
@@ -144,7 +142,7 @@ class ContingencySpec:
                     counts = part.column(name).to_numpy()
                     keys, counts = words[counts > 0, words.shape[1] - builder.layout.words :], counts[counts > 0]
                     builder.add_items(keys[:, 0], id_codes(keys[:, 0], label), keys[:, 1:], counts, NO_WEIGHTS)
-        facts = (np.array(header[name]) for name in _FACTS)
+        facts = (np.array(header[name]) for name in ContingencyCounts.fact_names)
         state = ContingencyCounts(self, KeyedCounts.built(cells), KeyedCounts.built(alone), *facts)
         if state.cell_rows != state.totals().rows:
             raise ValueError(f"{state.totals().rows} rows are expected and the cells have {state.cell_rows}")
@@ -236,7 +234,7 @@ class ContingencyBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class ContingencyCounts(PlainState):
+class ContingencyCounts(Stored):
     """Exact counts of every (class, cluster) cell.
 
     Attributes
@@ -263,30 +261,14 @@ class ContingencyCounts(PlainState):
     ((2, 2), [(1, 2), (2, 1)])
     """
 
+    run_names = ("cells", "without_cluster")
+    fact_names = ("label_rows", "dropped_rows")
+
     spec: ContingencySpec
     cells: KeyedCounts
     without_cluster: KeyedCounts
     label_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
-
-    def runs(self) -> Mapping[str, KeyedCounts]:
-        """The keyed counts, which grow with the rows."""
-        return {"cells": self.cells, "without_cluster": self.without_cluster}
-
-    def with_runs(self, runs: Mapping[str, Any]) -> Self:
-        """The same state with other keyed counts."""
-        return replace(self, **runs)
-
-    def merge(self, other: Self) -> Self:
-        """Cells of both inputs; equal ids are one cluster, or one class."""
-        mergeable(self, other)
-        return replace(
-            self,
-            cells=self.cells.merge(other.cells),
-            without_cluster=self.without_cluster.merge(other.without_cluster),
-            label_rows=self.label_rows + other.label_rows,
-            dropped_rows=self.dropped_rows + other.dropped_rows,
-        )
 
     @property
     def cell_rows(self) -> int:
@@ -326,14 +308,6 @@ class ContingencyCounts(PlainState):
             first, rest, rows = columns
             yield np.column_stack((first, rest[:, :column])), np.ascontiguousarray(rest[:, column:]), rows
 
-    def __sizeof__(self) -> int:
-        """Bytes in memory; spilled bytes do not count."""
-        return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
-
-    def header(self) -> Header:
-        """The spec, the rows by label, and the dropped rows."""
-        return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in _FACTS}
-
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Cells by cluster and class, then the rows without a cluster, by class."""
         for keyed in (self.cells, self.without_cluster):
@@ -343,12 +317,6 @@ class ContingencyCounts(PlainState):
                 words = *np.zeros((absent, size), np.uint64), counts.keys, *counts.rest.T
                 columns = *words, counts.neg, counts.pos, np.full(size, not absent)
                 yield pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=self.spec.schema)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both states have the same header and table; their segments may differ."""
-        if not isinstance(other, ContingencyCounts):
-            return NotImplemented
-        return same_table(self, other)
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,7 +104,7 @@ class ClusterSweep(PlainState):
         codes, facts = rows.codes(), np.vstack((rows.table.facts.sum(axis=0), rows.table.facts)).astype(np.int64)
         owners = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
         owners[codes] = np.arange(1, len(codes) + 1)
-        single, dropped, own = facts[:, :2], facts[:, 2:4], facts[:, 4:]
+        single, dropped, own = facts[:, :2], facts[:, 2:4], facts[:, -2:]
         groups = (
             SweptGroup(None, neg, pos, dropped_rows=lost)
             for (neg, pos), lost in zip((single + own).tolist(), dropped, strict=True)
@@ -170,6 +170,4 @@ def _labelled(rows: TaggedGroups) -> TaggedGroups:
         return first, np.delete(rest, -2, axis=1)  # the word that says whether a row has a label
 
     segments = tuple(words.computed(each, layout, columns) for each in rows.keyed.segments)
-    table = replace(rows.table, facts=np.delete(rows.table.facts, (4, 5), axis=1))
-    spec = replace(rows.spec, inner=inner)
-    return replace(rows, spec=spec, table=table, tagged={"keyed": KeyedCounts(layout, segments)})
+    return replace(rows, spec=replace(rows.spec, inner=inner), tagged={"keyed": KeyedCounts(layout, segments)})

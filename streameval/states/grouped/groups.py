@@ -26,7 +26,7 @@ from streameval.errors import OptionError
 from streameval.kernels.groups import ordered
 from streameval.states.grouped.keys import Group, rank
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
-from streameval.states.protocol import Batch, Small, Spec, SplitSpec, mergeable, same_table
+from streameval.states.protocol import Batch, Small, Spec, SplitSpec, Stored, mergeable
 from streameval.states.rounds import one_by_one
 from streameval.wording import plural
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped(Small):
+class Grouped(Small, Stored):
     """A state split by a key; it is sent between workers as a whole, because its groups do not share buckets.
 
     Attributes
@@ -115,12 +115,6 @@ class Grouped(Small):
         inner = self.spec.inner
         fields = {"kind": inner.kind, "version": inner.version, "spec": asdict(inner)}
         return {"spec": {"inner": fields, "key": self.spec.key.fields()}}
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both are the same state, in any layout."""
-        if not isinstance(other, Grouped):
-            return NotImplemented
-        return same_table(self, other)
 
 
 def _merged(states: list[State]) -> State:

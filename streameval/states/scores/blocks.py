@@ -22,7 +22,7 @@ import pyarrow as pa
 from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, scores_of, take_slots
 from streameval.kernels.jit import read_only
 from streameval.states.grouped.keys import Blocks
-from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
+from streameval.states.protocol import Batch, Small, Stored, Totals, Traits, mergeable
 from streameval.states.scores.types import MissingScores, floats, present, refuse_nan
 from streameval.states.scores.weights import unit_of
 
@@ -211,7 +211,7 @@ def _add(bins: Array, places: Array, out: Array) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockCounts(Small):
+class BlockCounts(Small, Stored):
     """Counts of rows by bin of the score, block and label.
 
     Attributes
@@ -339,17 +339,6 @@ class BlockCounts(Small):
         columns += [*self.sums[bins, blocks].T] if self.spec.weighted else []
         arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=self.spec.schema)
-
-    def __sizeof__(self) -> int:
-        """Bytes in memory."""
-        return object.__sizeof__(self) + sum(array.nbytes for array in self._arrays())
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both are the same state."""
-        if not isinstance(other, BlockCounts):
-            return NotImplemented
-        same = self.spec == other.spec and self.shift == other.shift
-        return same and all(map(np.array_equal, self._arrays(), other._arrays()))
 
 
 def _sampled_codes(scores: Array) -> Array:

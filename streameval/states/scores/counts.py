@@ -8,8 +8,7 @@ for wider ones; weights add 8. Missing scores are counted separately (`streameva
 from __future__ import annotations
 
 import math
-import sys
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,7 +27,7 @@ from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.hot import by_entry
 from streameval.states.keyed.ids import row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
-from streameval.states.protocol import Batch, PlainState, Totals, Traits, mergeable, same_table
+from streameval.states.protocol import Batch, Stored, Totals, Traits, mergeable
 from streameval.states.scores.parts import Ends, RankedPart, ScorePart
 from streameval.states.scores.types import (
     SIGN,
@@ -44,7 +43,7 @@ from streameval.states.scores.types import (
 from streameval.states.scores.weights import add_sides, added, in_units, rounded_sides, unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from streameval.states.protocol import Header
     from streameval.typing import Array
@@ -199,7 +198,7 @@ def fold_arrays(label: Array, score: Array, weight: Array | None = None, nan: st
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCounts(PlainState):
+class ScoreCounts(Stored):
     """Exact counts of every distinct score, by label.
 
     Attributes
@@ -218,20 +217,15 @@ class ScoreCounts(PlainState):
     [([0.9, 0.4, 0.1], [0, 1, 1], [2, 0, 0])]
     """
 
+    run_names = ("keyed",)
+    fact_names = ("nan_rows", "nan_weights")
+
     spec: ScoreSpec
     keyed: KeyedCounts
     nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     nan_weights: Array = field(default_factory=lambda: np.zeros(2))
     nan_errors: Array = field(default_factory=lambda: np.zeros(2))
     drawn: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
-
-    def runs(self) -> Mapping[str, KeyedCounts]:
-        """The keyed counts, which grow with the rows."""
-        return {"keyed": self.keyed}
-
-    def with_runs(self, runs: Mapping[str, Any]) -> ScoreCounts:
-        """The state with other keyed counts."""
-        return replace(self, **runs)
 
     def merge(self, other: ScoreCounts) -> ScoreCounts:
         """Counts of both inputs."""
@@ -314,23 +308,9 @@ class ScoreCounts(PlainState):
                 yield part
                 before = _after(part, int(counts.neg.sum()), int(counts.pos.sum()))
 
-    def __sizeof__(self) -> int:
-        """Bytes in memory; spilled bytes do not count."""
-        return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
-
-    def header(self) -> Header:
-        """The spec and the missing scores, as JSON values."""
-        return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist(), "nan_weights": self.nan_weights.tolist()}
-
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Distinct keys with their counts: key, negatives, positives, and both weights where rows carry weights."""
         return (_table(counts, self.spec.schema) for counts in self.groups(budget=budget))
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both states have the same header and table; their segments may differ."""
-        if not isinstance(other, ScoreCounts):
-            return NotImplemented
-        return same_table(self, other)
 
 
 def score_part(counts: Counts, before: Totals, total: Totals, spec: ScoreSpec) -> ScorePart:

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from streameval.kernels.sampling import CELLS, GROUPS, compress, reduce_sorted
 from streameval.states.facts import check_counts
-from streameval.states.protocol import Batch, Small, Totals, mergeable
+from streameval.states.protocol import Batch, Small, Stored, Totals, mergeable
 from streameval.states.scores.draws import BinsSpec, Draws, GroupedBins, SampleSpec, facts
 from streameval.states.scores.quantile_sketch import FINE, QuantileSketch, QuantileSpec
 
@@ -177,7 +177,7 @@ class _DigestsBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class SampledDigests(Small):
+class SampledDigests(Small, Stored):
     """Digests of a sample, one for each group and label.
 
     Attributes
@@ -292,13 +292,6 @@ class SampledDigests(Small):
         """One batch of all centroids."""
         columns = [pa.array(column) for column in self.centroids[: len(self.spec.schema)]]
         yield pa.RecordBatch.from_arrays(columns, schema=self.spec.schema)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both are the same state, centroid by centroid."""
-        if not isinstance(other, SampledDigests):
-            return NotImplemented
-        same = all(np.array_equal(a, b) for a, b in zip(self.centroids, other.centroids, strict=True))
-        return same and self.header() == other.header()
 
 
 def _above(mean: Array, single: Array, measures: Array, edges: Array) -> Array:

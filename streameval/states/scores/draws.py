@@ -31,7 +31,7 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, gather
 from streameval.states.facts import check_counts
 from streameval.states.keyed.ids import hash_bytes
-from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
+from streameval.states.protocol import Batch, Small, Stored, Totals, Traits, mergeable
 from streameval.states.scores.types import MissingScores, float_limit, present, refuse_nan
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ class _BinsBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class SampledBins(Small):
+class SampledBins(Small, Stored):
     """Counts of a sample by bin, group and label.
 
     Attributes
@@ -340,10 +340,6 @@ class SampledBins(Small):
         of_neg, of_pos = weights[0] if weights else (float(neg), float(pos))
         return Totals(neg, pos, of_neg, of_pos, weighted=self.weights is not None)
 
-    def __sizeof__(self) -> int:
-        """Bytes in memory."""
-        return object.__sizeof__(self) + sum(array.nbytes for array in (*self.cells(), self.low, self.high))
-
     def header(self) -> Header:
         """The spec and the numbers of rows seen and missing, as JSON values."""
         spec = asdict(self.spec) | {"edges": list(self.spec.edges)}
@@ -355,11 +351,3 @@ class SampledBins(Small):
         cells = [pa.FixedSizeListArray.from_arrays(pa.array(part[:, full].T.ravel()), CELLS) for part in self.cells()]
         arrays = [pa.array(full), pa.array(self.low[full]), pa.array(self.high[full]), *cells]
         yield pa.RecordBatch.from_arrays(arrays, schema=self.spec.schema)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both are the same state."""
-        if not isinstance(other, SampledBins):
-            return NotImplemented
-        mine, theirs = ((*state.cells(), state.low, state.high) for state in (self, other))
-        same = all(map(np.array_equal, mine, theirs))
-        return same and self.header() == other.header()

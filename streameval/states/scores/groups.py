@@ -9,8 +9,7 @@ consecutive groups at a time (`GroupPart`).
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -24,11 +23,11 @@ from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes, id_words, identify, mixed, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.keyed.ranges import buckets
-from streameval.states.protocol import Batch, PlainState, Totals, Traits, mergeable, same_table
+from streameval.states.protocol import Batch, Stored, Totals, Traits
 from streameval.states.scores.types import MissingScores, present, rank_keys, refuse_nan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streameval.budget import Budget
     from streameval.states.keyed.grouping import Counts
@@ -239,7 +238,7 @@ class GroupPart:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupScores(PlainState):
+class GroupScores(Stored):
     """Exact counts of every distinct score of every group, by label.
 
     Attributes
@@ -259,24 +258,13 @@ class GroupScores(PlainState):
     [([1, 0], [1, 1])]
     """
 
+    run_names = ("keyed", "null")
+    fact_names = ("nan_rows",)
+
     spec: GroupScoreSpec
     keyed: KeyedCounts
     null: KeyedCounts
     nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
-
-    def runs(self) -> Mapping[str, KeyedCounts]:
-        """The tables, which grow with the rows."""
-        return {"keyed": self.keyed, "null": self.null}
-
-    def with_runs(self, runs: Mapping[str, Any]) -> GroupScores:
-        """The state with other tables."""
-        return replace(self, **runs)
-
-    def merge(self, other: GroupScores) -> GroupScores:
-        """Counts of both inputs; groups with equal ids are merged."""
-        mergeable(self, other)
-        runs = {name: mine.merge(other.runs()[name]) for name, mine in self.runs().items()}
-        return replace(self, nan_rows=self.nan_rows + other.nan_rows).with_runs(runs)
 
     def totals(self) -> Totals:
         """Rows whose score is not missing."""
@@ -310,14 +298,6 @@ class GroupScores(PlainState):
         neg, pos = kernels.sizes(*ties)
         return GroupPart(ties, neg, pos, ids, first, last)
 
-    def __sizeof__(self) -> int:
-        """Bytes in memory; spilled bytes do not count."""
-        return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
-
-    def header(self) -> Header:
-        """The spec and the missing scores."""
-        return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist()}
-
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Distinct scores of every group: null last, by bucket."""
         for name, run in self.runs().items():
@@ -333,9 +313,3 @@ class GroupScores(PlainState):
         if name == "null":
             return [np.zeros_like(counts.keys)] * id_words(self.spec.group_type) + [counts.keys]
         return [unmix(counts.keys), *counts.rest.T]
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both states have the same header and table."""
-        if not isinstance(other, GroupScores):
-            return NotImplemented
-        return same_table(self, other)

@@ -35,7 +35,7 @@ from streameval.kernels.histogram import (
     unpacked,
 )
 from streameval.kernels.jit import read_only
-from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
+from streameval.states.protocol import Batch, Small, Stored, Totals, Traits, mergeable
 from streameval.states.scores.parts import Ends, ScorePart
 from streameval.states.scores.types import MissingScores, decode, float_limit, present, refuse_nan
 from streameval.states.scores.weights import add_sides, added, in_units, rounded_sides, two_sums, unit_of
@@ -167,7 +167,7 @@ class _HistogramBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreHistogram(Small):
+class ScoreHistogram(Small, Stored):
     """Counts of scores by bin and label.
 
     Attributes
@@ -235,11 +235,6 @@ class ScoreHistogram(Small):
         neg_weight, pos_weight = (math.ldexp(weight, -unit) for weight in weights)
         return Totals(neg, pos, neg_weight, pos_weight, weighted=True, unit=unit)
 
-    def __sizeof__(self) -> int:
-        """Bytes in memory."""
-        arrays = self.bins, self.table, self.sums, self.errors
-        return object.__sizeof__(self) + sum(array.nbytes for array in arrays)
-
     def shards(self, budget: Budget | None = None) -> list[tuple[int, int]]:
         """A single interval of all bins, because a histogram is small."""
         return [(0, BINS)]
@@ -255,22 +250,11 @@ class ScoreHistogram(Small):
         none = Totals(0, 0, 0.0, 0.0, self.spec.weighted)
         yield ScorePart(n, p, none, total, ends, only == MIXED, counts=counts, type=self.spec.type)
 
-    def header(self) -> Header:
-        """The spec and the missing scores, as JSON values."""
-        return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist(), "nan_weights": self.nan_weights.tolist()}
-
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Occupied bins: bin, negatives, positives, only, and both weights where rows carry weights."""
         columns = [self.bins, *self.table, *(self.sums.T if self.spec.weighted else ())]
         arrays = [pa.array(np.ascontiguousarray(values)) for values in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=self.spec.schema)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both are the same state."""
-        if not isinstance(other, ScoreHistogram):
-            return NotImplemented
-        pairs = ((self.bins, other.bins), (self.table, other.table), (self.sums, other.sums))
-        return all(np.array_equal(one, two) for one, two in pairs) and self.header() == other.header()
 
 
 def _ends(bins: Array, only: Array, kind: str, groups: slice | Array) -> Ends:

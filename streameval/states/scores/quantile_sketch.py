@@ -37,7 +37,7 @@ import pyarrow as pa
 from streameval.errors import DataError, FormatError, OptionError
 from streameval.kernels.sampling import compress, reduce_sorted
 from streameval.states.facts import check_counts
-from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
+from streameval.states.protocol import Batch, Small, Stored, Totals, Traits, mergeable
 from streameval.states.scores.types import floats, numbers
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class _SketchBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class QuantileSketch(Small):
+class QuantileSketch(Small, Stored):
     """Quantiles and cumulative distribution of numbers, estimated by a t-digest.
 
     Create one with `from_values`; with `from_dict` or `from_tdigest` from another digest; or out of core with
@@ -519,10 +519,6 @@ class QuantileSketch(Small):
         rows = round(self.count)
         return Totals(rows, 0, float(rows), 0.0)
 
-    def __sizeof__(self) -> int:
-        """Bytes in memory."""
-        return object.__sizeof__(self) + self.mean.nbytes + self.weight.nbytes + self.single.nbytes
-
     def header(self) -> Header:
         """The spec, the extremes, and the counts of infinities and NaN, as JSON values."""
         return {"spec": asdict(self.spec)} | {name: getattr(self, name) for name in _FACTS}
@@ -531,13 +527,6 @@ class QuantileSketch(Small):
         """One batch: columns mean, weight and single."""
         columns = [pa.array(column) for column in (self.mean, self.weight, self.single)]
         yield pa.RecordBatch.from_arrays(columns, schema=self.spec.schema)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both are the same sketch, centroid by centroid."""
-        if not isinstance(other, QuantileSketch):
-            return NotImplemented
-        pairs = ((getattr(self, name), getattr(other, name)) for name in self.spec.schema.names)
-        return all(np.array_equal(a, b) for a, b in pairs) and self.header() == other.header()
 
 
 def _between(x: Array, nodes: Array, values: Array) -> Array:
