@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.arrays.curves import auc, roc_points, steps
+from streameval.arrays.curves import steps
 from streameval.arrays.inputs import checked, fold, generator, indicators, joint, num2bool, points, scores, without_nan
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
-from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
+from streameval.metrics.scores.ranking import AveragePrecision, PartialAuc, RocAuc
 from streameval.states.protocol import PlainState, Totals
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.parts import ScorePart, known
@@ -68,25 +68,12 @@ class _FewPoints(PlainState):
         yield ScorePart(self.neg, self.pos, _NOTHING, self.totals(), known(self.scores[::-1]))
 
 
-def _roc_auc(state: ScoreCounts) -> float:
-    return float(compute(state, RocAuc()).value)
+def _roc_auc(state: ScoreCounts, max_fpr: float = 1) -> float:
+    return float(compute(state, RocAuc() if max_fpr == 1 else PartialAuc(max_fpr)).value)
 
 
 def _average_precision(state: ScoreCounts) -> float:
     return float(compute(state, AveragePrecision()).value) if state.totals().pos else 0.0
-
-
-def _partial_roc_auc(state: ScoreCounts, max_fpr: float) -> float:
-    """Area at false positive rates up to `max_fpr`, scaled to ½ for a random order and 1 for a perfect one."""
-    total = state.totals()
-    if not total.neg_weight or not total.pos_weight:
-        return math.nan
-    fpr, tpr, _ = roc_points(state, drop_intermediate=False)
-    stop = int(np.searchsorted(fpr, max_fpr, "right"))
-    edge = np.interp(max_fpr, fpr[stop - 1 : stop + 1], tpr[stop - 1 : stop + 1])
-    area = auc(np.append(fpr[:stop], max_fpr), np.append(tpr[:stop], edge))
-    least = max_fpr * max_fpr / 2
-    return (1 + (area - least) / (max_fpr - least)) / 2
 
 
 def roc_auc_score(
@@ -154,14 +141,14 @@ def roc_auc_score(
     """
     if max_fpr is not None and not (isinstance(max_fpr, int | float | np.number) and 0 < max_fpr <= 1):
         raise OptionError(f"max_fpr={max_fpr!r} is not a false positive rate in (0, 1]")
-    metric = _roc_auc if max_fpr in (None, 1) else partial(_partial_roc_auc, max_fpr=max_fpr)
+    metric = _roc_auc if max_fpr is None else partial(_roc_auc, max_fpr=float(max_fpr))
     if multi_class not in ("raise", "ovr", "ovo"):
         raise OptionError(f"multi_class={multi_class!r} is not 'ovr' or 'ovo'")
     if _is_matrix(y_score) and not _is_matrix(y_true):
         if multi_class == "raise":
             _refuse_two_columns(y_score)
             raise OptionError("y_score has a column for each class; choose multi_class='ovr' or multi_class='ovo'")
-        if metric is not _roc_auc or pos_label is not None:
+        if max_fpr not in (None, 1) or pos_label is not None:
             raise OptionError("several classes take no max_fpr and no pos_label; leave them out")
         y_score = scores(y_score, ndim=2)
         label = indicators(y_true, y_score.shape[1], labels)

@@ -23,7 +23,7 @@ from streameval.states.scores.parts import RankedPart, ScorePart
 from streameval.states.scores.weights import total_weight
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from streameval.states.protocol import Totals
     from streameval.typing import Array
@@ -79,13 +79,10 @@ def pairs_won(part: ScorePart | RankedPart) -> Any:
     if isinstance(part, RankedPart):
         return part.sums.won
     if integers(part.n):
-        won = 0
-        for n, p, false, _ in _pieces(part):
-            below = part.total.n - false
-            won += (
-                joined_halves(ranking.area_counts(n, p, below)) if n.size != 1 else int(p[0]) * (2 * below - int(n[0]))
-            )
-        return won
+        below = part.total.n - part.before.n
+        if part.total.p < HELD:
+            return joined_halves(ranking.area_counts(part.n, part.p, below))
+        return (part.p.astype(object) * (2 * (part.total.n - part.sums[0]) + part.n)).sum()
     return 2.0 * part.ranked[0]
 
 
@@ -123,38 +120,24 @@ def precision_sum(part: ScorePart | RankedPart, *, trapezoid: bool) -> Any:
     if isinstance(part, RankedPart):  # without `trapezoid`
         return part.sums.precision
     if integers(part.n):
-        found = 0
-        for n, p, false, true in _pieces(part):
-            if n.size != 1:
-                found += joined_halves(ranking.precision_counts(n, p, false, true, trapezoid))
-                continue
-            after, rows = true + int(p[0]), true + false
-            rate = _share(after, rows + int(n[0]) + int(p[0])) + (_share(true, rows) if trapezoid else 0)
-            found += int(p[0]) * rate
+        if part.total.p < HELD:
+            given = part.n, part.p, part.before.n, part.before.p, trapezoid
+            found = joined_halves(ranking.precision_counts(*given))
+        else:
+            false, true = part.sums
+            rates = _shares(true, false) + (_shares(true - part.p, false - part.n) if trapezoid else 0)
+            found = (part.p.astype(object) * rates).sum()
         return found << (not trapezoid)
     if not trapezoid:
         return part.ranked[1]
     return float(ranking.trapezoid_weights(part.n, part.p, part.before.n, part.before.p)) / 2
 
 
-def _share(part: int, whole: int) -> int:
-    """``part / whole`` in units of 2⁻⁶², as loops round it; 1 where both are 0."""
-    return int((float(part) / float(whole) if whole else 1.0) * ranking.UNIT)
-
-
-def _pieces(part: ScorePart) -> Iterator[tuple[Array, Array, int, int]]:
-    """Counts of groups of fewer than `HELD` positives together, or of one group; with F and T."""
-    n, p, false, true = part.n, part.p, part.before.n, part.before.p
-    if part.total.p < HELD:
-        yield n, p, false, true
-        return
-    ends, first = np.cumsum(p), 0
-    while first < p.size:
-        done = int(ends[first - 1]) if first else 0
-        stop = max(first + 1, int(ends.searchsorted(done + HELD)))
-        yield n[first:stop], p[first:stop], false, true + done
-        false += int(n[first:stop].sum())
-        first = stop
+def _shares(true: Array, false: Array) -> Array:
+    """Precisions in units of 2⁻⁶², as loops round them; 1 where there are no rows."""
+    rows = np.maximum(true + false, 1)
+    shares: Array = (np.where(true + false, true / rows, 1.0) * ranking.UNIT).astype(np.int64).astype(object)
+    return shares
 
 
 def mean_precision(precisions: float, P: float) -> float:
