@@ -15,12 +15,11 @@ The block of a unit is a keyed hash of its id modulo `BLOCKS` (`streameval.state
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.blocks.changes import add_clusters, occupied, unit_blocks
+from streameval.kernels.blocks.changes import unit_blocks
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.sizes import tally_sizes
 from streameval.states.clusters.sizes import SizeTable
@@ -118,12 +117,6 @@ class BlockSums:
         return np.bincount(self.keys >> _SIZE_BITS, self.sums[:, column] * sizes**power, blocks)
 
 
-class _Adds(Protocol):
-    """A loop of `streameval.kernels.blocks.changes`; returns the number of rows that it has listed."""
-
-    def __call__(self, count: int, table: Array, keys: Array, large: Array, /) -> int: ...
-
-
 class Tally:
     """Collects sums by block and size: small sizes in a table, larger ones in a list.
 
@@ -135,31 +128,48 @@ class Tally:
 
     def __init__(self, blocks: int, sums: int) -> None:
         self._blocks = blocks
-        self._table = np.zeros((_SMALL * blocks, sums), np.int64)
-        self._listed: list[tuple[Array, Array]] = []
+        self._table = np.zeros((sums, _SMALL * blocks), np.int64)
+        self._listed: list[BlockSums] = []
 
-    def add(self, adds: _Adds, most: int) -> None:
-        """Call a loop that adds rows and lists at most `most` of them."""
-        keys, large = np.empty(most, np.int64), np.empty((most, self._table.shape[1]), np.int64)
-        listed = adds(self._blocks, self._table, keys, large)
-        if listed:
-            self._listed.append((keys[:listed], large[:listed]))
-
-    def add_single(self, sums: Array) -> None:
-        """Add sums of size 1, an int64 array of shape (blocks, n_sums)."""
-        self._table[self._blocks : 2 * self._blocks] += sums
-
-    def room(self, sizes: Array, times: Array | None = None) -> int:
-        """Number of sizes that are too large for the table, each counted `times` times."""
-        large = sizes >= _SMALL
-        return int(np.count_nonzero(large) if times is None else times[large].sum())
+    def add(self, blocks: Array, sizes: Array, *sums: Array) -> None:
+        """Add rows, given by int64 arrays of shape (n,)."""
+        small = sizes < _SMALL
+        rows, large = sizes[small] * self._blocks + blocks[small], ~small
+        for column, values in zip(self._table, sums, strict=True):
+            np.add.at(column, rows, values[small])
+        if large.any():
+            listed = np.column_stack([values[large] for values in sums])
+            self._listed.append(BlockSums.of(blocks[large], sizes[large], listed))
 
     def result(self) -> BlockSums:
         """Everything added so far, as `BlockSums`."""
-        rows = occupied(self._table)
-        parts = [(rows, self._table[rows]), *self._listed]
-        places, sums = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return BlockSums.of(places % self._blocks, places // self._blocks, sums)
+        rows = np.flatnonzero(self._table.any(axis=0))
+        table = BlockSums.of(rows % self._blocks, rows // self._blocks, self._table[:, rows].T)
+        return table.merge(*self._listed)
+
+
+def add_changes(tally: Tally, bounds: Array, blocks: Array, sizes: Array, *sums: Array) -> None:
+    """Add the changes that leaving out each block makes to the clusters with rows in it.
+
+    Without block b, a cluster of size c with d rows in b moves to size c − d, or vanishes if d = c. The sums of all its
+    rows are subtracted from size c; the sums of its remaining rows are added to size c − d.
+
+    Parameters
+    ----------
+    tally : collects the number of clusters, then the sums
+    bounds : int64 array of shape (n_clusters + 1,), the first entry of each cluster
+    blocks, sizes : int64 arrays of shape (n_entries,), the block of each entry and its rows
+    sums : arrays of the same shape
+    """
+    if not blocks.size:
+        return
+    lengths = np.diff(bounds)
+    whole, *totals = (np.repeat(np.add.reduceat(column, bounds[:-1]), lengths) for column in (sizes, *sums))
+    ones = np.ones_like(blocks)
+    tally.add(blocks, whole, -ones, *(-total for total in totals))
+    rest = np.flatnonzero(sizes < whole)
+    left = (total[rest] - column[rest] for total, column in zip(totals, sums, strict=True))
+    tally.add(blocks[rest], (whole - sizes)[rest], ones[rest], *left)
 
 
 _SWEPT = 1 << 12  # sizes tallied in a table; larger clusters are rare
@@ -245,23 +255,20 @@ class Sweep:
         first = bounds[:-1]
         whole = np.add.reduceat(neg, first), np.add.reduceat(pos, first)
         self._take(*whole)
-        sizes = whole[0] + whole[1]
-        room = 2 * self._changes.room(sizes, np.diff(bounds))
-        self._changes.add(partial(add_clusters, bounds, blocks, np.column_stack((neg + pos, pos)), sizes, 1), room)
+        add_changes(self._changes, bounds, blocks, neg + pos, pos)
         return whole
 
     def add_units(self, blocks: Array, neg: Array, pos: Array) -> None:
         """Add whole clusters, each in one block."""
         self._take(neg, pos)
-        bounds, sizes = np.arange(neg.size + 1), neg + pos
-        sums = np.column_stack((sizes, pos))
-        self._changes.add(partial(add_clusters, bounds, blocks, sums, sizes, 1), self._changes.room(sizes))
+        self._changes.add(blocks, neg + pos, np.full(neg.size, -1), -pos)
 
     def add_lone(self, rows: Array) -> None:
         """Add clusters of one row by block and label, an int64 array of shape (blocks, 2)."""
         self._clusters[1] += rows.sum()
         self._positives[1] += rows[:, 1].sum()
-        self._changes.add_single(-np.column_stack((rows.sum(axis=1), rows[:, 1])))
+        ones = np.ones(self._blocks, np.int64)
+        self._changes.add(np.arange(self._blocks), ones, -rows.sum(axis=1), -rows[:, 1])
 
     def _take(self, neg: Array, pos: Array) -> None:
         """Count clusters in the table of all clusters."""

@@ -17,23 +17,13 @@ first word of the cluster's id, or 0 without a cluster. Blocks of such rows do n
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.blocks.changes import (
-    add_cells,
-    add_classes,
-    add_clusters,
-    group_blocks,
-    lone_blocks,
-    shared_maxima,
-    spread_rows,
-    squared,
-)
-from streameval.states.blocks import BLOCKS, BlockSums, Tally, blocks_of
+from streameval.kernels.blocks.changes import lone_blocks, spread_rows
+from streameval.states.blocks import BLOCKS, BlockSums, Tally, add_changes, blocks_of
 from streameval.states.contingency.summary import Sizes
 
 if TYPE_CHECKING:
@@ -43,7 +33,7 @@ if TYPE_CHECKING:
     from streameval.states.contingency.summary import Number, Summary
     from streameval.typing import Array
 
-_WORD = 32  # bits of the low word of Σ n²
+_WORD, _LOW = 32, (1 << 32) - 1  # bits of the low word of Σ n²
 _SINGLES, _CLASSLESS, _ALONE, _ROW_MAXIMA, _LOST_MAXIMA = range(5)  # rows of `ClassBlocks.counts`
 
 
@@ -70,24 +60,28 @@ class ClassBlocks:
         self, ids: Ids, sizes: Array, classless: Array, cells: Iterable[tuple[Array, Array, Array]]
     ) -> None:
         """See `streameval.states.contingency.cells.Watcher`."""
-        grouped: list[Array] = []  # the first entry of each cluster; blocks, sums and largest cells of the entries
-        for added in chain(self._classless_cells(ids, sizes, classless), map(self._block_cells, cells)):
-            if grouped:
-                earlier = np.repeat(np.arange(sizes.size), np.diff(grouped[0])), *grouped[1:]
-                added = tuple(map(np.concatenate, zip(earlier, added, strict=True)))
-            grouped = [*group_blocks(*added, sizes.size, self.blocks)]
-        if grouped:
-            bounds, blocks, sums, largest = grouped
-            changes = Tally(self.blocks, 3)
-            room = 2 * changes.room(sizes, np.diff(bounds))
-            changes.add(partial(add_clusters, bounds, blocks, sums, sizes, 2), room)
-            self.clusters = self.clusters.merge(changes.result())
-            shared_maxima(bounds, blocks, largest, sizes, 2, self.counts[_LOST_MAXIMA])
+        entries: list[tuple[Array, ...]] = []
+        for part in chain(self._classless_cells(ids, sizes, classless), map(self._block_cells, cells)):
+            several = sizes[part[0]] > 1
+            entries.append(tuple(column[several] for column in part))
+            if len(entries) > 1:
+                entries = [_by_block(*map(np.concatenate, zip(*entries, strict=True)))]
+        if not entries or not entries[0][0].size:
+            return
+        numbers, blocks, rows, high, low, largest = _by_block(*entries[0])
+        changes, bounds = Tally(self.blocks, 3), _bounds(numbers)
+        add_changes(changes, bounds, blocks, rows, high, low)
+        self.clusters = self.clusters.merge(changes.result())
+        most = np.maximum.reduceat(largest, bounds[:-1])
+        equal = np.flatnonzero(largest == np.repeat(most, np.diff(bounds)))
+        first = equal[_bounds(numbers[equal])[:-1]]  # the largest cell of each cluster
+        largest[first] = 0
+        np.add.at(self.counts[_LOST_MAXIMA], blocks[first], most - np.maximum.reduceat(largest, bounds[:-1]))
 
     def _block_cells(self, cells: tuple[Array, Array, Array]) -> tuple[Array, ...]:
         """The cluster, the block, the sums and the rows of each cell."""
         numbers, classes, rows = cells
-        return numbers, blocks_of(np.ascontiguousarray(classes), self.blocks), squared(rows), rows
+        return numbers, blocks_of(np.ascontiguousarray(classes), self.blocks), rows, *_squared(rows), rows
 
     def _classless_cells(self, ids: Ids, sizes: Array, classless: Array) -> Iterator[tuple[Array, ...]]:
         """Rows without a class, by cluster and block, as `_block_cells`."""
@@ -97,7 +91,7 @@ class ClassBlocks:
             owners, none = which[owners], np.zeros_like(rows)
             np.add.at(self.counts[_CLASSLESS], blocks, rows)
             np.add.at(self.counts[_ALONE], blocks, rows * (sizes[owners] == 1))
-            yield owners, blocks, np.column_stack((rows, none, rows)), np.ones_like(rows)
+            yield owners, blocks, rows, none, rows, np.ones_like(rows)
 
     def add_classes(
         self, ids: Ids, totals: Array, maxima: Array, singles: Array, cells: Iterable[tuple[Array, Array, Array, Array]]
@@ -106,12 +100,17 @@ class ClassBlocks:
         blocks = blocks_of(np.ascontiguousarray(ids(np.arange(totals.size))[:, 0]), self.blocks)
         np.add.at(self.counts[_ROW_MAXIMA], blocks, maxima)
         np.add.at(self.counts[_SINGLES], blocks, singles)
-        squares = np.column_stack((np.zeros(singles.size, np.int64), singles))
+        squares = np.stack((np.zeros(singles.size, np.int64), singles))
         counted, classes = Tally(self.blocks, 1), Tally(self.blocks, 3)
         for numbers, rows, _, times in cells:
-            given = numbers, rows, times, blocks
-            counted.add(lambda *into, given=given: add_cells(*given, *into, squares), counted.room(rows))
-        classes.add(partial(add_classes, blocks, totals, squares), classes.room(totals))
+            copies = times if times.size else np.ones_like(rows)
+            counted.add(blocks[numbers], rows, copies)
+            high, low = _squared(rows)
+            for column, words in zip(
+                squares, (high * copies + (low * copies >> _WORD), low * copies & _LOW), strict=True
+            ):
+                np.add.at(column, numbers, words)
+        classes.add(blocks, totals, np.ones_like(totals), *squares)
         self.classes, self.cells = self.classes.merge(classes.result()), self.cells.merge(counted.result())
 
     def add_alone(self, rows: int) -> None:
@@ -218,6 +217,29 @@ class ClassReplicates:
             column_maxima=whole.column_maxima - int(self.column_maxima[block]),
             matching=None,
         )
+
+
+def _bounds(numbers: Array) -> Array:
+    """The first of each run of equal numbers, and the end."""
+    return np.append(np.flatnonzero(np.diff(numbers, prepend=-1)), numbers.size)
+
+
+def _by_block(numbers: Array, blocks: Array, *columns: Array) -> tuple[Array, ...]:
+    """Cells added up by cluster and block, in this order; of the last column, the largest."""
+    keys = numbers * (1 << 16) + blocks
+    order = np.argsort(keys)
+    first = order[:0] if not order.size else _bounds(keys[order])[:-1]
+    *sums, largest = (column[order] for column in columns)
+    added = (np.add.reduceat(column, first) if first.size else column for column in sums)
+    at = order[first]
+    return numbers[at], blocks[at], *added, np.maximum.reduceat(largest, first) if first.size else largest
+
+
+def _squared(rows: Array) -> tuple[Array, Array]:
+    """High and low 32 bits of the squares of rows, which are below 2⁴⁷."""
+    upper, lower = rows >> 31, rows & ((1 << 31) - 1)
+    square = lower * lower
+    return ((upper * upper) << 30) + upper * lower + (square >> _WORD), square & _LOW
 
 
 def _changed(whole: Sizes, sizes: Array, change: Array) -> Sizes:
