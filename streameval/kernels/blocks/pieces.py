@@ -29,70 +29,6 @@ def _add_blocks(table, first, step, out):
             out[i, 1] += table[b, i, 1]
 
 
-@jit
-def left_counts(whole, table, first, step):
-    """Rows outside the blocks ``first``, ``first + step`` and so on, and their totals.
-
-    Parameters
-    ----------
-    whole : int64 array of shape (n_bins, 2), rows of all blocks by label
-    table : int64 array of shape (n_blocks, n_bins, 2)
-
-    Returns
-    -------
-    left : int64 array of shape (n_bins, 2)
-    negatives, positives : int64, sums over the bins
-    """
-    out = np.zeros_like(whole)
-    negatives, positives = np.int64(0), np.int64(0)
-    _add_blocks(table, first, step, out)
-    for i in range(len(whole)):
-        out[i, 0], out[i, 1] = whole[i, 0] - out[i, 0], whole[i, 1] - out[i, 1]
-        negatives += out[i, 0]
-        positives += out[i, 1]
-    return out, negatives, positives
-
-
-@jit
-def left_weights(whole, sums, left, first, step):
-    """Weights outside some blocks, arguments as for `left_counts`; exactly 0 where no row is left (`left`)."""
-    out = np.zeros_like(whole)
-    _add_blocks(sums, first, step, out)
-    for i in range(len(whole)):
-        for side in range(2):
-            out[i, side] = max(whole[i, side] - out[i, side], 0.0) if left[i, side] else 0.0
-    return out
-
-
-@jit
-def cut_counts(rows, measure, pieces, most, moved, neg, pos):
-    """Write the measure of each piece, from the last bin to the first, skipping empty bins; returns how many pieces.
-
-    Parameters
-    ----------
-    rows : int64 array of shape (n_bins, 2)
-    measure : the same rows or their weights
-    pieces : int64 array of shape (n_bins,), number of pieces of each bin
-    most : factor of the whole measure, divisible by each number of pieces
-    moved : array of shape (n_bins, 2), what each piece of the upper half of a bin gives to a piece of the lower half;
-        shape (0, 2) if nothing moves
-    neg, pos : outputs, with room for all pieces
-    """
-    n = 0
-    for i in range(len(rows) - 1, -1, -1):
-        if rows[i, 0] | rows[i, 1]:
-            times = most // pieces[i]
-            a, b = measure[i, 0] * times, measure[i, 1] * times
-            for j in range(pieces[i]):
-                neg[n], pos[n] = a, b
-                if len(moved) and pieces[i] > 1:
-                    upper = 2 * j < pieces[i]
-                    neg[n] += -moved[i, 0] if upper else moved[i, 0]
-                    pos[n] += -moved[i, 1] if upper else moved[i, 1]
-                n += 1
-    return n
-
-
 @inlined
 def displacement(blocks, whole, i, label, first, step, times, side):
     """What each upper piece of bin i gives to a lower one (see `tied_rows`); `blocks` has the rows of the block."""
@@ -114,7 +50,8 @@ def tied_rows(whole, table, first, step, pieces, most, side):
     whole : array of shape (n_bins, 2), rows of all blocks, or their weights
     table : array of shape (n_blocks, n_bins, 2), the same for each block
     first, step : blocks ``first``, ``first + step`` and so on form one block
-    pieces, most : as for `cut_counts`
+    pieces : int64 array of shape (n_bins,), number of pieces of each bin
+    most : factor of the whole measure, divisible by each number of pieces
     side : 1, or −1 to put the ties of positives on the other side
 
     Returns

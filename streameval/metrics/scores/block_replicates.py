@@ -28,10 +28,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.blocks.pieces import SUMS, cut_counts, left_counts, left_weights, rank_blocks, tied_rows
+from streameval.kernels.blocks.pieces import SUMS, rank_blocks, tied_rows
 from streameval.metrics.estimates import FINER
 from streameval.metrics.finalize import compute
-from streameval.metrics.scores.cut_bins import CutBins, GroupsNear, Rows, rows_of_bins, window
+from streameval.metrics.scores.cut_bins import (
+    CutBins,
+    GroupsNear,
+    Rows,
+    left_counts,
+    left_weights,
+    rows_of_bins,
+    window,
+)
 from streameval.metrics.scores.delong import GRID_CHECK
 from streameval.metrics.units import Sizes, class_counts
 from streameval.states.keyed.grouping import Ranked
@@ -63,11 +71,15 @@ class Cuts(NamedTuple):
     pieces : int64 array of shape (n_bins,), of each bin
     most : what all counts are multiplied by, divisible by each number of pieces
     scores : float64 array of shape (n_pieces,), from the best score to the worst
+    bins : int64 array of the same shape, the bin of each piece
+    half : int64 array of the same shape, −1 in the upper half of a bin, 1 in the lower, 0 if the bin is not cut
     """
 
     pieces: Array
     most: int
     scores: Array
+    bins: Array
+    half: Array
 
 
 @dataclass(frozen=True)
@@ -272,11 +284,13 @@ class BlockReplicates:
         with np.errstate(invalid="ignore", over="ignore"):
             step = np.where(open_, (high - low) / pieces, 0.0)
             middle = low[bins] + (place + 0.5) * step[bins]
-        return Cuts(pieces, _PIECES, np.where(open_[bins] & np.isfinite(middle), middle, low[bins]))
+        half = np.where(2 * place < pieces[bins], 1, -1) * (pieces[bins] > 1)
+        scores = np.where(open_[bins] & np.isfinite(middle), middle, low[bins])
+        return Cuts(pieces, _PIECES, scores, bins, half)
 
     def _pieces(self, first: int) -> Rows:
         """The rows of all blocks except those merged with a block; all rows where ties move."""
-        state, (pieces, most, scores) = self.state, self._cuts
+        state, (pieces, most, scores, bins, half) = self.state, self._cuts
         (rows, weights, *_), measure, weighted = state.whole, state.whole_measure, state.spec.weighted
         moved = measure[:0]
         if self.moved:
@@ -285,22 +299,24 @@ class BlockReplicates:
             moved[list(self.still)] = 0
             sums = rows.sum(axis=0).tolist()
         else:
-            rows, *sums = left_counts(rows, self._tables[0], first, self.count)
+            rows = left_counts(rows, self._tables[0], first, self.count)
+            sums = rows.sum(axis=0).tolist()
             if weighted:
                 weights = left_weights(weights, self._tables[1], rows, first, self.count)
 
         def cut(measure: Array, moved: Array) -> tuple[Array, Array]:
             """Negatives and positives of each piece."""
-            n, p = np.empty((2, scores.size), measure.dtype)
-            size = cut_counts(rows, measure, pieces, most, moved, n, p)
-            return n[:size], p[:size]
+            cut = (measure * (most // pieces)[:, None])[bins]
+            cut = cut + half[:, None] * moved[bins] if len(moved) else cut
+            n, p = np.ascontiguousarray(cut[there].T)
+            return n, p
 
-        there: Array = (rows[:, 0] | rows[:, 1]) > 0
-        if not there.all():
-            scores = scores[np.repeat(there[::-1], pieces[::-1])]
+        there: Array = (rows[:, 0] | rows[:, 1])[bins] != 0
         n, p = cut(rows, np.zeros((0, 2), np.int64) if weighted else moved)
         groups, own = ((n + p,), cut(weights, moved)) if weighted else ((n, p), ())
-        return Rows.of(state.spec, [side * most for side in sums], groups, own, scores, self._missing(first, most))
+        return Rows.of(
+            state.spec, [side * most for side in sums], groups, own, scores[there], self._missing(first, most)
+        )
 
     def _merged(self, found: Array) -> Array:
         """Sums over blocks that are taken as one, of an array of shape (n, n_blocks)."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from streameval.kernels.blocks.grid import codes, scores_of
-from streameval.kernels.blocks.pieces import dealt_counts, dealt_weights, left_counts, left_weights
+from streameval.kernels.blocks.pieces import dealt_counts, dealt_weights
 from streameval.metrics.protocol import Metric
 from streameval.states.protocol import Small, Totals
 from streameval.states.scores.parts import RankedPart, ScorePart, known
@@ -288,7 +288,8 @@ class CutBins(NamedTuple):
         `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2).
         """
         spec, (whole, weights, *_) = state.spec, state.whole
-        counts, *sums = left_counts(whole, tables[0], first, count)
+        counts = left_counts(whole, tables[0], first, count)
+        sums = counts.sum(axis=0).tolist()
         signs = np.array([moved * (1 - 2 * (first >> side & 1)) for side in range(2)])
         rows, kept = np.empty(self.upto.T.shape, np.int64), np.empty(self.bins.size, np.int64)
         kept = kept[: dealt_counts(self.bins, self.upto, _dealt(spec, whole), _dealt(spec, counts), signs, rows, kept)]
@@ -306,3 +307,21 @@ class CutBins(NamedTuple):
 def _dealt(spec: BlockSpec, rows: Array) -> Array:
     """Rows as they are distributed among sub-bins, by label or together: an int64 array of shape (n_bins, n_sides)."""
     return rows.sum(axis=1, keepdims=True) if spec.weighted else rows
+
+
+def left_counts(whole: Array, table: Array, first: int, step: int) -> Array:
+    """Rows of each bin outside the blocks ``first``, ``first + step`` and so on, an int64 array of shape (n_bins, 2).
+
+    Parameters
+    ----------
+    whole : int64 array of shape (n_bins, 2), rows of all blocks by label
+    table : int64 array of shape (n_blocks, n_bins, 2)
+    first, step : the blocks
+    """
+    left: Array = whole - table[first::step].sum(axis=0)
+    return left
+
+
+def left_weights(whole: Array, sums: Array, left: Array, first: int, step: int) -> Array:
+    """Weights outside some blocks, arguments as for `left_counts`; exactly 0 where no row is left (`left`)."""
+    return np.where(left != 0, np.maximum(whole - sums[first::step].sum(axis=0), 0.0), 0.0)
