@@ -76,7 +76,7 @@ KINDS: dict[str, type[StoredSpec]] = {
     )
 }
 _PREFIX = "streameval."
-_TOGETHER = 1 << 22  # items of the parts of a state that are read at a time
+_TOGETHER = 1 << 21  # items of the parts of a state that are read at a time
 _SMALL = 1 << 20  # bytes; smaller batches are joined: checking and decoding one costs as much as thousands of rows
 
 
