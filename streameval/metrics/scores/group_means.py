@@ -330,7 +330,7 @@ class GroupMean(Metric["Scalar | GroupDeciles", "GroupPart", "_Sums", "State"]):
         neg, pos, words = found.neg[has], found.pos[has], found.words[has]
         weights = self.weights(neg, pos)
         without = int((found.neg + found.pos).sum()) - int((neg + pos).sum())
-        sums = product(weights, words), int(weights.sum())
+        sums = int(product(weights, words)), int(weights.sum())
         numbers = (*sums, neg.size, has.size - neg.size, without)
         return _Sums(numbers, Spread.of(words), found.fragments)
 

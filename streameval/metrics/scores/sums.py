@@ -74,7 +74,7 @@ def sum_of(values: Array) -> float:
     return int(values.sum()) if integers(values) else total_weight(values)
 
 
-def pairs_won(part: ScorePart | RankedPart) -> Any:
+def pairs_won(part: ScorePart | RankedPart) -> float:
     """Twice the pairs in which the positive comes first, ties as halves: Σ p·(2(N − F) − n)."""
     if isinstance(part, RankedPart):
         return part.sums.won
@@ -82,7 +82,8 @@ def pairs_won(part: ScorePart | RankedPart) -> Any:
         below = part.total.n - part.before.n
         if part.total.p < HELD:
             return joined_halves(ranking.area_counts(part.n, part.p, below))
-        return (part.p.astype(object) * (2 * (part.total.n - part.sums[0]) + part.n)).sum()
+        won: int = (part.p.astype(object) * (2 * (part.total.n - part.sums[0]) + part.n)).sum()
+        return won
     return 2.0 * part.ranked[0]
 
 
@@ -107,12 +108,12 @@ def doubt(part: ScorePart | RankedPart, keep: int | None = None) -> float:
     return ranking.sum_of_products(n, p) if integers(n) else exact_sum(n * p)
 
 
-def product(one: Array, other: Array) -> Any:
+def product(one: Array, other: Array) -> float:
     """Σ of the products of two columns in the measure."""
     return ranking.sum_of_products(one, other) if integers(one) else exact_sum(one * other)
 
 
-def precision_sum(part: ScorePart | RankedPart, *, trapezoid: bool) -> Any:
+def precision_sum(part: ScorePart | RankedPart, *, trapezoid: bool) -> float:
     """Σ p·precision, at the group or, with `trapezoid`, the mean of the precision before and after it.
 
     For counts an integer in units of 2⁻⁶³, each precision rounded to a multiple of 2⁻⁶².
@@ -122,7 +123,7 @@ def precision_sum(part: ScorePart | RankedPart, *, trapezoid: bool) -> Any:
     if integers(part.n):
         if part.total.p < HELD:
             given = part.n, part.p, part.before.n, part.before.p, trapezoid
-            found = joined_halves(ranking.precision_counts(*given))
+            found: int = joined_halves(ranking.precision_counts(*given))
         else:
             false, true = part.sums
             rates = _shares(true, false) + (_shares(true - part.p, false - part.n) if trapezoid else 0)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -71,10 +71,10 @@ class Ranked(NamedTuple):
     neg, pos : rows by label
     """
 
-    won: Any
-    precision: Any
-    n: Any
-    p: Any
+    won: int
+    precision: int
+    n: int
+    p: int
     neg: int
     pos: int
 
