@@ -219,13 +219,11 @@ def test_a_table_of_rows_without_a_budget_is_made_within_the_given_one():
     assert max(sizes[1]) < 1 << 15
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_a_key_without_a_bucket_is_refused(wide):
-    """Nothing is written beyond the tables of a builder: a key of more than 32 bits, or one that only a NaN has."""
-    batch = stored(folded(np.array([0.5, 0.25], np.float64 if wide else np.float32)))
-    key = [0, 2**64 - 1 if wide else 2**48]
+def test_a_key_without_a_bucket_is_refused():
+    """Nothing is written beyond the tables of a builder."""
+    batch = stored(folded(np.array([0.5, 0.25], np.float32)))
     with pytest.raises(FormatError, match=r"score_counts is damaged"):
-        codec.load([rebuilt(batch, key=pa.array(key, pa.uint64()))])
+        codec.load([rebuilt(batch, key=pa.array([0, 2**48], pa.uint64()))])
 
 
 def test_a_damaged_batch_is_refused_among_others():
