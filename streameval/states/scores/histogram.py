@@ -187,6 +187,8 @@ class ScoreHistogram(Small, Stored):
     0
     """
 
+    fact_names = ("nan_rows", "nan_weights")
+
     spec: HistogramSpec
     bins: Array
     table: Array
