@@ -30,7 +30,7 @@ _NAMES = {
     "streameval.arrays.ranking": "auc_by_sampling average_precision_score dist_auc num2bool roc_auc_score",
     "streameval.evaluation": "evaluate",
     "streameval.evaluation.costs.churn": "Churn churn",
-    "streameval.evaluation.label_plan": "LabelPlan plan_labels",
+    "streameval.evaluation.labels.plan": "LabelPlan plan_labels",
     "streameval.evaluation.costs.attribution": "attribute",
     "streameval.evaluation.comparison": "compare",
     "streameval.evaluation.costs.attributed": "Attribution",

@@ -39,8 +39,8 @@ from streameval.evaluation.costs.attributed import Attribution as Attribution
 from streameval.evaluation.costs.attribution import attribute as attribute
 from streameval.evaluation.costs.churn import Churn as Churn
 from streameval.evaluation.costs.churn import churn as churn
-from streameval.evaluation.label_plan import LabelPlan as LabelPlan
-from streameval.evaluation.label_plan import plan_labels as plan_labels
+from streameval.evaluation.labels.plan import LabelPlan as LabelPlan
+from streameval.evaluation.labels.plan import plan_labels as plan_labels
 from streameval.evaluation.quantile_sketch import quantile_sketch as quantile_sketch
 from streameval.evaluation.result import Evaluation as Evaluation
 from streameval.metrics.contingency.arithmetic import geometric_mean as geometric_mean

@@ -162,7 +162,7 @@ def plan_labels(data: tuple[str, ...], **asked: Any) -> None:
     DATA has the labels of a pilot: a uniform sample of rows. Join the written probabilities to DATA by id, and
     evaluate the labels with --label-probability.
     """
-    from streameval.evaluation.label_plan import plan_labels as run
+    from streameval.evaluation.labels.plan import plan_labels as run
 
     to = Output.take(asked, PLAIN)
     with progress_bar(to.quiet) as advance:

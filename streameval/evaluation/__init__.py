@@ -156,8 +156,8 @@ def evaluate(
         rows × positives ÷ labelled rows of that size. Clusters against classes and sketches use all rows in any case.
         With `labels`, ``"size"`` is the default, which leaves unlabelled rows out of the metrics of scores.
     labels : as `data`, optional
-        Labels in a table of their own, which may arrive after the scores (`streameval.evaluation.statements`). Each row
-        is a statement about an id: the value of the column `label`, null to withdraw it. The latest statement counts.
+        Labels in a table of their own, which may arrive after the scores (`streameval.evaluation.labels.statements`).
+        Each row is a statement about an id: the value of the column `label`, null to withdraw it. The latest counts.
         If `data` have the label column as well, it counts as the earliest statement. Labelled rows are rarely a random
         sample: give the inverse of their sampling probability as `weight`, or read the values as those of the labelled
         rows only. They say so: each result that uses labels has ``basis="labelled rows"`` and `labelled_share`.

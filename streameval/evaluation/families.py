@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 from streameval.errors import OptionError, SchemaError
-from streameval.evaluation.label_design import ratios_of, sampled_classes
+from streameval.evaluation.labels.design import ratios_of, sampled_classes
 from streameval.metrics import left_out
 from streameval.metrics.contingency.assignment import summarize_rounds
 from streameval.metrics.contingency.class_sample import ClassSample, sample_classes
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.engine import Engine, Job
-    from streameval.evaluation.label_design import LabelDesign
+    from streameval.evaluation.labels.design import LabelDesign
     from streameval.evaluation.request import Request, Resampling
     from streameval.metrics.estimates import Estimate
     from streameval.metrics.protocol import Metric

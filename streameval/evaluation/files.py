@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.engine import Engine, Work
     from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.labels.statements import LateSource, Statements
     from streameval.evaluation.request import Request
-    from streameval.evaluation.statements import LateSource, Statements
     from streameval.scan import Pruned, Scan, Where
     from streameval.states.labels import LabelSpec
     from streameval.states.late import Matches

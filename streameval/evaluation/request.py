@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import MissingColumnError, OptionError, SchemaError
-from streameval.evaluation.label_design import LabelDesign, check_families, sampled_classes
+from streameval.evaluation.labels.design import LabelDesign, check_families, sampled_classes
+from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
-from streameval.evaluation.statements import LateSource
 from streameval.kinds import of_column, values_in
 from streameval.metrics.protocol import as_metric
 from streameval.metrics.selection import Selection

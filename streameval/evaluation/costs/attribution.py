@@ -38,9 +38,9 @@ from streameval.evaluation.costs.tables import Ids, attribute_states, not_there
 from streameval.evaluation.families import FAMILIES, MetricRequest
 from streameval.evaluation.files import RUN_OPTIONS, Files
 from streameval.evaluation.intervals import better_end
+from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.run import check_labels
 from streameval.evaluation.source import source_of
-from streameval.evaluation.statements import LateSource
 from streameval.kinds import of_column
 from streameval.metrics.catalogue import entry_of, usual
 from streameval.metrics.contingency.attribution import GAINS, check_gain

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from streameval.errors import FormatError, OptionError, SchemaError
 from streameval.evaluation.families import planned
+from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.request import NO_INTERVALS, Request
 from streameval.evaluation.slicing import Slicing
-from streameval.evaluation.statements import LateSource
 from streameval.kinds import ByColumn, InMemory, in_words
 from streameval.options import active, honoured, kept_options, recorded, refuse
 from streameval.scan import Piece, Scan, Where

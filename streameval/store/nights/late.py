@@ -1,8 +1,8 @@
 """Late labels of a store: the statements that arrived, and the rows of the nights that are open for them.
 
-Statements (`streameval.evaluation.statements`) form a set. They are kept as Parquet files, runs, of the words that
-identify their ids, their times, labels and deliveries; a delivery adds a run, and `FAN` runs are merged into one. From
-all of them follows the label of each id.
+Statements (`streameval.evaluation.labels.statements`) form a set. They are kept as Parquet files, runs, of the words
+that identify their ids, their times, labels and deliveries; a delivery adds a run, and `FAN` runs are merged into one.
+From all of them follows the label of each id.
 
 An open night has a file of the columns from which it was folded, in the order of its rows. If it has the id of a new
 statement, its states that depend on labels are folded anew from this file by the ordinary builders: the result equals
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from streameval import scan
 from streameval.engine.fold import STATE_SHARE
 from streameval.errors import FormatError, LabelError, NullError, OptionError, SchemaError, WeightError
-from streameval.evaluation.statements import cast_labels, join_codes, label_type, resolve
+from streameval.evaluation.labels.statements import cast_labels, join_codes, label_type, resolve
 from streameval.scan import READ_ERRORS, locate_all, reason
 from streameval.scan.derived import UUIDS
 from streameval.states.late import (
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from streameval.engine.threads import ThreadEngine
+    from streameval.evaluation.labels.statements import LateSource, StatementPart
     from streameval.evaluation.request import Request
-    from streameval.evaluation.statements import LateSource, StatementPart
     from streameval.scan import File, Scan
     from streameval.store.files.entries import Entry
     from streameval.store.files.published import PublishedFiles
