@@ -371,8 +371,7 @@ def _write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: BinaryIO)
 
 def _layout(schema: pa.Schema) -> dict[str, object]:
     """Options of `pyarrow.parquet.ParquetWriter` for the encoding and compression of the columns."""
-    key = schema.field(0)
-    keys = {key.name: "DELTA_BINARY_PACKED"} if pa.types.is_integer(key.type) else {}
+    keys = {key.name: "DELTA_BINARY_PACKED" for key in [*schema][:1] if pa.types.is_integer(key.type)}
     counts = [field.name for field in schema if field.name not in keys and field.type == pa.int64()]
     return {"compression": "zstd", "use_dictionary": counts, "column_encoding": keys}
 
