@@ -18,9 +18,10 @@ STATED, ADDRESS, SIZE, START, VALUES, COLUMNS = range(11, 17)
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)  # kinds of pages
 PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8  # encodings
 WIDEST = 32  # bits of a code
+_LONGEST = (1 << 31) - 1  # numbers, or groups of numbers, of a run
 
 # the fields of the structs of a header (0: the header itself), by the column that holds them
-_HEADER = ((0, 1, KIND), (0, 2, NBYTES), (0, 3, STORED), (0, 4, CHECKSUM), (7, 1, COUNT))
+_HEADER = ((0, 1, KIND), (0, 2, NBYTES), (0, 3, STORED), (0, 4, CHECKSUM), (7, 1, COUNT), (7, 2, ENCODING))
 _FIRST, _SECOND = (
     ((5, 1, COUNT), (5, 2, ENCODING), (5, 3, LEVELS)),
     ((8, 1, COUNT), (8, 4, ENCODING), (8, 5, LENGTH), (8, 6, NESTED), (8, 7, COMPRESSED)),
@@ -185,12 +186,13 @@ def _unpack(address, at, stop, width, limit, codes):
     mask, octet = (np.uint64(1) << bits) - np.uint64(1), (width + 7) >> 3
     while done < codes.size:
         head, at = varint(address, at, stop)
-        count = np.int64(min(head >> np.uint64(1), np.uint64(codes.size)))
-        if at < 0 or count == 0:
+        count = np.int64(min(head >> np.uint64(1), np.uint64(_LONGEST + 1)))
+        if at < 0 or not 0 < count <= _LONGEST:
             return False
         if head & np.uint64(1):  # groups of eight bit-packed numbers
-            rows = min(8 * count, codes.size - done)
-            if (rows * width + 7) >> 3 > stop - at:
+            rows, beyond = min(8 * count, codes.size - done), count * width - (stop - at)
+            # old writers cut the last group of the last run behind its last number
+            if (rows * width + 7) >> 3 > stop - at or beyond >= max(width, 1):
                 return False
             groups = rows >> 3 if width <= 16 else 0  # that are unpacked as a whole
             if count * width + 8 > stop - at:  # only here is a division, which takes long, needed
@@ -208,7 +210,12 @@ def _unpack(address, at, stop, width, limit, codes):
             rows = min(count, codes.size - done)
             if octet > stop - at:
                 return False
-            code = np.uint32(_number(address, at, at + octet, 0, mask)) if octet else np.uint32(0)
+            word = np.uint64(0)
+            for i in range(octet):
+                word |= byte_at(address, at + i) << (_EIGHT * np.uint64(i))
+            if word > mask:
+                return False
+            code = np.uint32(word)
             most = max(most, code)
             codes[done : done + rows] = np.int32(code)
             at += octet

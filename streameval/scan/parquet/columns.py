@@ -216,6 +216,8 @@ class NumberColumn:
             pages = table.tolist()
             bodies = [_body(page, data, chunk, self._nullable, decompress) for page in pages]
             if pages[0][KIND] == DICTIONARY_PAGE:
+                sound = pages[0][ENCODING] in (PLAIN, PLAIN_DICTIONARY)
+                _check(sound, chunk, "the encoding of a dictionary is not supported")
                 dictionary = self._dictionary(pages[0][COUNT], bodies[0], chunk)
             else:
                 yield from self._unpacked(table, bodies, dictionary, chunk)
@@ -250,7 +252,7 @@ class NumberColumn:
                 rows -= int(table[:count, COUNT].sum())
                 _check(rows >= 0, chunk, "its pages have more rows than the footer says")
             if kind != INDEX_PAGE:
-                _check(kind <= DATA_PAGE_V2, chunk, "a page is of an unknown kind")
+                _check(0 <= kind <= DATA_PAGE_V2, chunk, "a page is of an unknown kind")
                 yield table[:count], data
             data, place = data.slice(done), place + done
         _check(not rows, chunk, f"its pages lack {rows:,} rows")

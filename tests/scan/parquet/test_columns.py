@@ -186,3 +186,31 @@ def test_damaged_column_is_named(tmp_path: Path) -> None:
     path.write_bytes(raw)
     with pytest.raises(CorruptFileError, match=r"a.parquet: cannot be read: column 's' is damaged: .*; replace"):
         scanned(path, ["s"], 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("nullable", "old", "new"),
+    [
+        (True, "03000000da0701", "03000000da07f0"),  # a level of 240 instead of 1
+        (True, "03000000da0701", "03000000ff0701"),  # 511 groups of levels in a byte, instead of 493 times 1
+        (False, "047d", "047f"),  # 63 groups of codes in the bytes of 62
+        (False, "f403", "f203"),  # a page without its last byte, which has no code that counts
+        (False, "f403", "f003"),  # nor with the one before, which has the last code
+    ],
+)
+def test_runs_end_with_their_bytes(tmp_path: Path, nullable: bool, old: str, new: str) -> None:
+    """Runs of levels and codes that say more than their bytes hold are refused where Arrow refuses them."""
+    path, column = tmp_path / "a.parquet", pa.field("s", pa.int64(), nullable)
+    values = np.arange(493) * 7 % 9  # 62 groups of codes of 4 bits, of which the last has five
+    pq.write_table(pa.table({"s": values}, schema=pa.schema([column])), path, compression="none")
+    raw = path.read_bytes()
+    assert bytes.fromhex(old) in raw
+    start = pq.ParquetFile(path).metadata.row_group(0).column(0).data_page_offset
+    path.write_bytes(raw[:start] + raw[start:].replace(bytes.fromhex(old), bytes.fromhex(new), 1 + (old == "f403")))
+    if new == "f203":
+        assert scanned(path, ["s"], 1 << 20) == expected(path, ["s"]) == {"s": values.tolist()}
+        return
+    with pytest.raises(OSError, match=r"levels|stream"):
+        expected(path, ["s"])
+    with pytest.raises(CorruptFileError, match=r"a.parquet: .*column 's' is damaged: the levels or codes of a page"):
+        scanned(path, ["s"], 1 << 20)
