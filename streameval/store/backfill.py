@@ -19,6 +19,7 @@ from streameval.states.codec import restated
 from streameval.store.files.entries import merge_facts
 from streameval.store.nights.configuration import (
     KEPT,
+    LATE,
     REPORTED,
     SUBSETS,
     Configuration,
@@ -135,7 +136,8 @@ def list_altered(after: Configuration, before: Configuration) -> tuple[tuple[str
 def _is_computed(options: Mapping[str, Any], metric: str) -> bool:
     """Whether a store with these options has the columns that a metric needs."""
     try:
-        Request.checked(active({**options, "metrics": (metric,)}))
+        own = {name: value for name, value in options.items() if name not in LATE}
+        Request.checked(active({**own, "metrics": (metric,)}))
     except OptionError:
         return False
     return True
@@ -162,6 +164,7 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     options["classes"] = options["classes"] if options["cluster"] else None
     if not any(options[name] for name in SUBSETS):
         raise OptionError(f"{column} is the only column of the store; delete the store instead")
+    options["unlabelled"] = "drop" if options["on"] and not options["cluster"] else options["unlabelled"]
     options["metrics"] = tuple(metric for metric in options["metrics"] if _is_computed(options, metric))
     return Configuration(active(options, "update"), {}).with_(before.types).delivered(before.statements)
 

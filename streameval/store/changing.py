@@ -164,7 +164,12 @@ class Changing:
         before, configuration, changes = find_changes(context, data, options, tables)
         named = _named_labels(configuration, labels, allow_unmatched=allow_unmatched)
         entries, keeps = before.entries, str(configuration) if before.version < 0 else ""
-        doubted = [p for p in changes.unchanged if verify or (skip and entries[p.name].incomplete)]
+        closed = _closed_errors(before, configuration, changes.changed)
+        doubted = [
+            p
+            for p in changes.unchanged
+            if (verify or (skip and entries[p.name].incomplete)) and not _is_closed(entries[p.name], configuration)
+        ]
         unchanged = len(changes.unchanged) - len(doubted)
         done = Update(before.version, unchanged=unchanged, gone=changes.gone, keeps=keeps)
         if dry_run and named:
@@ -172,7 +177,7 @@ class Changing:
         if dry_run:
             new, changed, suspected = map(_names, (changes.new, changes.changed, doubted))
             return with_changes(done, new=new, changed=changed, suspected=suspected)
-        due = [*changes.new, *changes.changed, *doubted]
+        due = [p for p in (*changes.new, *changes.changed, *doubted) if p.name not in closed]
         arrival = _Arrival(named, verify, allow_unmatched)
         configuration, nights, errors, counts = _fold(context, before, configuration, due, arrival, skip=skip)
         compared = _names([*doubted, *(changes.changed if verify else ())])
@@ -184,7 +189,7 @@ class Changing:
         done = with_changes(
             done, unchanged=max(0, unchanged + len(same) - touched), incomplete=tuple(left), labels=counts
         )
-        return _commit(context, before, configuration, nights, errors, done)
+        return _commit(context, before, configuration, nights, errors | closed, done)
 
     def replace(
         self,
@@ -210,6 +215,8 @@ class Changing:
         """
         context, skip = self._context, _skips(on_error)
         before, configuration, partitions = find_replaced(context, data, Tables(delta_version, snapshot))
+        for error in _closed_errors(before, configuration, partitions).values():
+            raise error
         configuration, nights, errors, _ = _fold(context, before, configuration, partitions, skip=skip)
         return _commit(context, before, configuration, nights, errors, Update(before.version))
 
@@ -486,7 +493,8 @@ def _fold(
                 nights, errors = fold_partitions(partitions, configuration, engine, files, workers, skip=skip)
                 arrived = None
             else:
-                arrived = _deliver(snapshot, configuration, partitions, arrival, engine, files)
+                newest = newest_day([*snapshot.entries, *_names(partitions)])
+                arrived = deliver(configuration, arrival.labels, newest, engine, files, verify=arrival.verify)
                 configuration = arrived.configuration
                 nights, errors = fold_partitions(
                     partitions, configuration, engine, files, skip=skip, late=arrived.labels
@@ -495,30 +503,29 @@ def _fold(
             refused = _refuse_labels(snapshot, configuration, nights)
             stale = [name for name in refused if name not in _names(partitions)]
             if stale:  # a night with new labels must not keep its old states beside them
-                raise refused[stale[0]]
+                raise _labels_error(str(refused[stale[0]]), arrival)
     nights = {n: night for n, night in nights.items() if n not in refused}
     counts = {} if arrived is None or not arrival.labels else dict(arrived.counts)
     return configuration, nights, errors | refused, counts
 
 
-def _deliver(
-    snapshot: Snapshot,
-    configuration: Configuration,
-    partitions: Sequence[Partition],
-    arrival: _Arrival,
-    engine: ThreadEngine,
-    files: StateFiles,
-) -> Arrived:
-    """Read late labels; raises `DataError` if a partition is a night that is closed for them."""
-    for partition in partitions:
-        entry = snapshot.entries.get(partition.name)
-        if entry is not None and entry.rows and entry.state(OPEN, "") is None:
-            raise DataError(
-                f"{partition.name}: is closed for late labels, so its rows cannot be labelled again; remove it, then "
-                "update with its data and its labels (--labels, --verify)"
-            )
-    newest = newest_day([*snapshot.entries, *_names(partitions)])
-    return deliver(configuration, arrival.labels, newest, engine, files, verify=arrival.verify)
+def _is_closed(entry: Entry, configuration: Configuration) -> bool:
+    """Whether a night is closed for late labels."""
+    return bool(configuration.late is not None and entry.rows and entry.state(OPEN, "") is None)
+
+
+def _closed_errors(
+    snapshot: Snapshot, configuration: Configuration, partitions: Sequence[Partition]
+) -> dict[str, DataError]:
+    """The errors of partitions that are to be folded again, though their nights are closed for late labels."""
+    return {
+        name: DataError(
+            f"{name}: is closed for late labels, so its rows cannot be labelled again; remove it, then update with its "
+            "data and its labels (--labels)"
+        )
+        for name in _names(partitions)
+        if name in snapshot.entries and _is_closed(snapshot.entries[name], configuration)
+    }
 
 
 def _relabel(
@@ -532,6 +539,11 @@ def _relabel(
     """Fold the open nights anew that have the id of a new statement, except those that were just folded."""
     ids = arrived.new
     if ids is None:
+        if arrived.counts["read"] and arrived.counts["read"] == arrived.counts["null_ids"] and not arrival.unmatched:
+            raise LabelError(
+                f"labels: no statement of {few(arrival.labels)} has an id; name the ids with on (--on), or accept that "
+                "no row has a label with allow_unmatched (--allow-unmatched)"
+            )
         return {}
     new = [night.entry for night in nights.values()]
     others = [entry for name, entry in snapshot.entries.items() if name not in nights]
@@ -540,16 +552,27 @@ def _relabel(
     touched = [
         entry for entry, seen in zip(open_nights, engine.each(find, open_nights, "night"), strict=True) if seen.any()
     ]
-    if not touched and not arrival.unmatched:
+    if arrived.unknown and not touched and not arrival.unmatched:
         raise LabelError(
             "labels: none of the new ids is that of a row of an open night; name the ids with on (--on), or accept "
             "that no row has a label with allow_unmatched (--allow-unmatched)"
         )
     configuration = arrived.configuration
-    dependent = frozenset(key for key in configuration.specs if key[0].partition(".")[0] in ("score", "cluster"))
+    dependent = frozenset(key for key in configuration.specs if key[0].partition(".")[0] != "sketch")
     folding = Folding(with_changes(configuration, due=dependent), files, False, arrived.labels)
-    relabelled = [folding.relabel(entry, engine) for entry in touched if entry.partition not in nights]
+    try:
+        relabelled = [folding.relabel(entry, engine) for entry in touched if entry.partition not in nights]
+    except LabelError as error:
+        raise _labels_error(str(error), arrival) from error
     return {entry.partition: Night(entry, None) for entry in relabelled}
+
+
+def _labels_error(why: str, arrival: _Arrival) -> LabelError:
+    """The error for labels that cannot be those of a night; nothing is committed."""
+    return LabelError(
+        f"{few(arrival.labels)}: {why.partition(';')[0]}; correct the labels, or create another store with pos_label "
+        "(--pos-label)"
+    )
 
 
 def _refuse_labels(

@@ -46,6 +46,7 @@ def write_night(name: str, folder: Path, label: dict[int, int | None] | None = N
         "c": pa.array(rng.integers(0, 5, rows)),
         "u": pa.array(rng.integers(0, 4, rows), mask=rng.random(rows) < 0.2),
         "g": pa.array(np.array(["x", "y"])[rng.integers(0, 2, rows)]),
+        "k": pa.array(rng.integers(0, 3, rows)),
     }
     if label is not None:
         columns["label"] = pa.array(
@@ -97,11 +98,12 @@ def contents(store: Store) -> dict[tuple[str, str, str], str]:
 @given(st.lists(statements, min_size=1, max_size=3), st.permutations([*NIGHTS, 0, 1, 2]), st.booleans())
 def test_any_order_of_nights_and_labels_gives_the_states_of_the_joined_files(deliveries, order, merging):
     """Duplicates, ties, corrections, withdrawals, null ids and orphans; a delivery again makes no commit."""
+    what = WHAT | {"classes": "k"}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(late, "FAN", 2 if merging else 8)
         where, store = Path(folder), Store(Path(folder, "store"), threads=1)
         first = next(step for step in order if isinstance(step, str))
-        store.update(write_night(first, where / "data"), **WHAT, **LATE)
+        store.update(write_night(first, where / "data"), **what, **LATE)
         files = [write_labels(where / f"labels-{i}.parquet", rows) for i, rows in enumerate(deliveries)]
         for step in order:
             if isinstance(step, str):
@@ -117,14 +119,14 @@ def test_any_order_of_nights_and_labels_gives_the_states_of_the_joined_files(del
         for name in NIGHTS:
             write_night(name, where / "joined", label)
         joined = Store(where / "other", threads=1)
-        joined.update(where / "joined", **WHAT, unlabelled="size")
+        joined.update(where / "joined", **what, unlabelled="size")
         assert contents(store) == contents(joined)
         everything = [(one, 9, None) for one in range(IDS)]
         store.update(labels=write_labels(where / "withdrawn.parquet", everything), allow_unmatched=True)
         for name in NIGHTS:
             write_night(name, where / "none", {})
         none = Store(where / "third", threads=1)
-        none.update(where / "none", **WHAT, unlabelled="size")
+        none.update(where / "none", **what, unlabelled="size")
         assert contents(store) == contents(none)
 
 
@@ -207,10 +209,49 @@ def test_closed_nights_keep_their_labels_and_lose_their_ids(tmp_path):
         store.update(labels=labels)
     with pytest.raises(DataError, match=f"{NIGHTS[0]}: is closed for late labels"):
         store.replace(tmp_path / "data" / NIGHTS[0])
+    assert store.update(tmp_path / "data", verify=True).unchanged == 3
+    os.utime(tmp_path / "data" / NIGHTS[0] / "part-0.parquet", ns=(0, 1))
+    store.remove(NIGHTS[1])
+    with pytest.raises(DataError, match=r"is closed for late labels.*1 other partition folded"):
+        store.update(tmp_path / "data")
     store.remove(NIGHTS[1:])
     assert not store.info().late["open"]
     assert store.evaluate().value("roc_auc") > 0
     assert store.info(verify=True).damaged == ()
+
+
+@pytest.mark.parametrize("conflicts", ["drop", "latest"])
+def test_statements_that_vacuum_deleted_are_read_again(tmp_path, conflicts):
+    """A night that was removed and comes back gets its labels, the later of two files again, and is closed."""
+    store = create(tmp_path, nights=2, labels_open="1d", label_conflicts=conflicts)
+    rows = [(i, 1, i % 2) for i in range(IDS)]
+    later = [(0, 1 + (conflicts == "drop"), 1)]
+    files = [write_labels(tmp_path / f"{i}.parquet", some) for i, some in enumerate((rows, later))]
+    store.update(labels=files)
+    own = contents(store)
+    write_night(NIGHTS[2], tmp_path / "data").rename(tmp_path / "data" / "night=2026-01-04")
+    store.update(tmp_path / "data")
+    for _ in range(2):
+        store.remove(NIGHTS[1])
+        before = store.info().late["statements"]
+        store.vacuum(grace="0s")
+        assert store.info().late["statements"] < before
+        store.update(tmp_path / "data", labels=files[::-1])
+        assert own.items() <= contents(store).items()
+        assert [entry.partition for entry in store.partitions() if entry.state(OPEN, "")] == ["night=2026-01-04"]
+
+
+def test_a_store_without_nights_or_clusters_takes_labels(tmp_path):
+    """Labels wait for nights; without its only cluster, a store leaves out rows without a label."""
+    store = create(tmp_path)
+    labels = write_labels(tmp_path / "labels.parquet", [(i, 1, i % 2) for i in range(IDS)])
+    store.remove(columns="c")
+    store.remove(NIGHTS[:2])
+    with pytest.raises(LabelError, match="none of the new ids is that of a row"):
+        store.update(labels=labels)
+    store.update(labels=labels, allow_unmatched=True)
+    assert store.update(tmp_path / "data").new == tuple(NIGHTS[:2])
+    assert store.evaluate().positives > 0
 
 
 def test_damage_and_bad_rows_are_named(tmp_path):

@@ -96,9 +96,10 @@ class Delivered(NamedTuple):
     Attributes
     ----------
     runs : published files of statements, oldest first; see `streameval.store.statements`
-    files : name, size and modification time of the files of labels that were read
+    files : name, size, modification time, number and newest night of the files of labels that were read
     deliveries : how many they are
     rows, bytes : number of statements, and size of their files
+    forgotten : numbers of the files that are read again if they are named, as vacuum may have deleted their statements
     """
 
     runs: Sequence[str] = ()
@@ -106,6 +107,7 @@ class Delivered(NamedTuple):
     deliveries: int = 0
     rows: int = 0
     bytes: int = 0
+    forgotten: Sequence[int] = ()
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -46,7 +46,7 @@ from streameval.store.nights.partitions import day_of
 from streameval.wording import plural, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from streameval.engine.threads import ThreadEngine
     from streameval.evaluation.labels.statements import LateSource, StatementPart
@@ -96,11 +96,8 @@ class Statements(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Statements], what: str) -> Statements:
-        """The statements of several parts; raises `SchemaError` or `LabelError` if their labels do not fit together."""
+        """The statements of several parts, whose labels fit together; raises `LabelError` if there are too many."""
         kind = label_type({part.values.type for part in parts})
-        if kind is None:
-            kinds = ", ".join(sorted({str(part.values.type) for part in parts}))
-            raise SchemaError(f"{what} has the types {kinds} in several deliveries: write it in one")
         codes, values = join_codes([part._replace(values=part.values.cast(kind)) for part in parts], what)
         return cls._make([*(np.concatenate([part[i] for part in parts]) for i in range(len(_KEYS))), codes, values])
 
@@ -108,14 +105,15 @@ class Statements(NamedTuple):
         """Some of them."""
         return Statements._make([*(array[rows] for array in self[:-1]), self.values])
 
-    def distinct(self, *, by_arrival: bool) -> Statements:
-        """Each statement once, as it arrived first; by arrival, those are left out that repeat the one before them."""
-        between = (self.arrivals, self.codes) if by_arrival else (self.codes, self.arrivals)
-        order = np.lexsort([*reversed(between), self.times, self.second, self.first])
+    def distinct(self, *, by_arrival: bool) -> Array:
+        """Places of the first of equal statements; by arrival, those are left out that repeat the one before them."""
+        between = (self.codes, self.arrivals) if by_arrival else (self.codes,)
+        order = np.lexsort([*between, self.times, self.second, self.first])
         new = np.ones(order.size, np.bool_)
         keys = (self.first, self.second, self.times, self.codes)
         new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
-        return self.only(order[new])
+        places: Array = order[new]
+        return places
 
     def to_arrow(self) -> pa.Table:
         """A table with the labels in place of their codes."""
@@ -132,12 +130,14 @@ class Arrived:
     configuration : that of the store, which refers to the statements
     labels : the label of each id
     new : the ids of new statements; None without new statements
+    unknown : whether a file was read that the store did not know
     counts : statements ``read``, ``new``, ``known``, with ``null_ids``, and ids in ``conflicts``
     """
 
     configuration: Configuration
     labels: LateLabels
     new: IdTable | None
+    unknown: bool
     counts: Mapping[str, int]
 
 
@@ -155,7 +155,8 @@ def deliver(
     Parameters
     ----------
     configuration : that of the store, with types
-    labels : paths of the files; those that are known by name, size and time are left out unless `verify`
+    labels : paths of the files; those that are known by name, size and time are left out, unless vacuum has deleted
+        statements since, or `verify`
     newest : the newest night of the store, as `date.toordinal`
     engine : reads the files
     files : publishes a run of the new statements
@@ -172,37 +173,54 @@ def deliver(
     facts: list[tuple[str | int, ...]] = [
         (file.name, *detail) for file, detail in zip(located, scan.details(located), strict=True)
     ]
-    due = [i for i, fact in enumerate(facts) if verify or fact not in {tuple(one) for one in delivered.files}]
+    known = {tuple(fact): (int(number), int(night)) for *fact, number, night in delivered.files}
+    numbers, forgotten, deliveries = dict(known), {*delivered.forgotten}, delivered.deliveries
+    due = [i for i, fact in enumerate(facts) if verify or fact not in known or known[fact][0] in forgotten]
+    for i in due:
+        if facts[i] not in numbers:
+            numbers[facts[i]], deliveries = (deliveries, newest), deliveries + 1
+    arrivals = {located[i].name: numbers[facts[i]] for i in due}
     parts = _read([located[i] for i in due], source, configuration, engine) if due else []
+    _check_types(kept, parts, what)
     read = sum(part.fates.size for part in parts)
     if (delivered.rows + read) * _ROW_BYTES > engine.budget.limit / STATE_SHARE:
         needed = (delivered.rows + read) * _ROW_BYTES
         raise OptionError(
             f"labels: {plural(delivered.rows + read, 'statement')} take about {size(needed)}: raise memory"
         )
-    arriving = [_statements(part, delivered.deliveries, newest) for part in parts]
+    arriving = [_statements(part, *arrivals[part.name]) for part in parts]
     every = Statements.joined([*kept, *arriving], what) if kept or arriving else _none()
     labels_by_id, conflicts = _resolved(every, source, configuration)
     if conflicts.size and source.conflicts != "drop":
         raise _contradiction(conflicts, source, parts)
-    distinct = every.distinct(by_arrival=latest)
-    new = distinct.only(np.flatnonzero(distinct.arrivals >= delivered.deliveries))
+    places = every.distinct(by_arrival=latest)
+    new = every.only(places[places >= sum(one.first.size for one in kept)])
     counts = {"read": read, "new": new.first.size, "null_ids": read - sum(part.first.size for part in parts)}
     counts |= {"known": read - counts["null_ids"] - counts["new"], "conflicts": int(conflicts.size)}
     if not new.first.size:
-        return Arrived(configuration, labels_by_id, None, counts)
+        return Arrived(configuration, labels_by_id, None, False, counts)
     runs = list(delivered.runs)
     if len(runs) + 1 >= FAN:
-        runs, new_run = [], distinct
+        runs, new_run = [], every.only(places)
     else:
         new_run = new
     name, nbytes = files.publish(lambda sink: pq.write_table(new_run.to_arrow(), sink, compression="zstd"))
     total = nbytes + (delivered.bytes if runs else 0)
-    known = [*map(tuple, delivered.files), *(facts[i] for i in due)]
-    after = Delivered(
-        [*runs, name], list(dict.fromkeys(known)), delivered.deliveries + len(due), distinct.first.size, total
-    )
-    return Arrived(configuration.delivered(after), labels_by_id, _table_of(new, configuration), counts)
+    read_again = forgotten - {number for number, _ in arrivals.values()}
+    entries = [(*fact, *number) for fact, number in numbers.items()]
+    after = Delivered([*runs, name], entries, deliveries, places.size, total, sorted(read_again))
+    unknown = len(numbers) > len(known)
+    return Arrived(configuration.delivered(after), labels_by_id, _table_of(new, configuration), unknown, counts)
+
+
+def _check_types(kept: Sequence[Statements], parts: Sequence[StatementPart], what: str) -> None:
+    """Raise `SchemaError` if a file has labels of another type than those that arrived before."""
+    own = label_type({one.values.type for one in kept})
+    for part in parts:
+        if label_type({part.values.type, *([own] if kept else [])}) is None:
+            raise SchemaError(
+                f"{part.name}: {what} has type {part.values.type}, but this store has labels of type {own}: cast it"
+            )
 
 
 def _read(
@@ -222,13 +240,13 @@ def _read(
     return parts
 
 
-def _statements(part: StatementPart, deliveries: int, newest: int) -> Statements:
-    """The statements of a part, after some deliveries."""
+def _statements(part: StatementPart, number: int, newest: int) -> Statements:
+    """The statements of a part of a delivery."""
     count = part.first.size
     second, times = (array if array.size else np.zeros(count, kind) for array, kind in (
         (part.second, np.uint64), (part.times, np.int64)
     ))  # fmt: skip
-    arrivals, nights = (np.full(count, number, np.int64) for number in (deliveries + part.arrival, newest))
+    arrivals, nights = (np.full(count, one, np.int64) for one in (number, newest))
     return Statements(part.first, second, times, arrivals, nights, part.codes, part.values)
 
 
@@ -287,7 +305,8 @@ def _table_of(statements: Statements, configuration: Configuration) -> IdTable:
 def _contradiction(words: Array, source: LateSource, parts: Sequence[StatementPart]) -> LabelError:
     """The error for ids whose latest statements contradict each other."""
     shown: dict[str, None] = {}
-    for part in parts:
+    concerned = [part for part in parts if np.isin(part.first, words).any()]
+    for part in concerned:
         rows = np.flatnonzero(part.fates == 0)[np.isin(part.first, words)][: 100 * _LISTED]
         names = [other for _, other in source.on]
         shown |= dict.fromkeys(
@@ -295,9 +314,11 @@ def _contradiction(words: Array, source: LateSource, parts: Sequence[StatementPa
         )
     ids = "; ".join(list(shown)[:_LISTED]) + (", …" if len(shown) > _LISTED else "")
     when = "in one delivery" if source.conflicts == "latest" else "at one time" if source.time else "and no times"
+    remedies = [] if source.time else ["label_time (--label-time)"]
+    remedy = " or ".join([*remedies, "other label_conflicts (--label-conflicts)"])
     return LabelError(
-        f"{parts[0].name if parts else 'labels'}: {plural(words.size, 'id')} with different labels {when}: {ids}; "
-        "correct the file, or create a store with label_time (--label-time) or label_conflicts (--label-conflicts)"
+        f"{concerned[0].name if concerned else 'labels'}: {plural(words.size, 'id')} with different labels {when}: "
+        f"{ids}; correct the file, or create a store with {remedy}"
     )
 
 
@@ -323,8 +344,8 @@ def labels_for(labels: LateLabels, schema: pa.Schema, name: str) -> LateLabels:
     return replace(labels, ids=tuple(ids), values=values, own=True)
 
 
-def write_rows(planned: Scan, request: Request, files: PublishedFiles) -> StoredState:
-    """Write the rows of an open night, with the columns of a scan.
+def write_rows(planned: Scan, request: Request, files: PublishedFiles, lost: Collection[str] = ()) -> StoredState:
+    """Write the rows of an open night, with the columns of a scan, but for those of the files that were `lost`.
 
     Raises
     ------
@@ -336,7 +357,7 @@ def write_rows(planned: Scan, request: Request, files: PublishedFiles) -> Stored
 
     def write(sink: object) -> None:
         with pq.ParquetWriter(sink, planned.schema, compression="zstd") as writer:
-            for piece in planned.pieces:
+            for piece in (one for one in planned.pieces if one.name not in lost):
                 for batch in scan.read(piece, planned.schema):
                     rows = (
                         batch if test is None else batch.filter(pa.array(test.kept_of_each([batch], [piece.name])[0]))
@@ -384,7 +405,7 @@ def find_ids(entry: Entry, ids: IdTable, labels: LateLabels, files: PublishedFil
 
 
 def newest_day(names: Iterable[str]) -> int:
-    """The newest night as `date.toordinal`; nights in the future, and those after a gap, do not count.
+    """The newest night as `date.toordinal`, today if there is none; those in the future or after a gap do not count.
 
     Raises
     ------
@@ -394,7 +415,7 @@ def newest_day(names: Iterable[str]) -> int:
     days = sorted({day_of(name, ", so it cannot be closed for late labels by its age").toordinal() for name in names})
     today = datetime.now(UTC).date().toordinal()
     near = [later for earlier, later in pairwise(days) if later - earlier <= GAP and later <= today]
-    return max([*days[:1], *near])
+    return max([*days[:1], *near], default=today)
 
 
 def close_nights(entries: Iterable[Entry], configuration: Configuration) -> list[Entry]:
@@ -440,9 +461,10 @@ def _find(table: IdTable, ids: IdTable) -> Array:
 
 
 def write_all(statements: Statements, delivered: Delivered, files: PublishedFiles) -> Delivered:
-    """Write all statements as one run, in place of those of `delivered`."""
+    """Write all statements as one run, in place of those of `delivered`; its files may have had others."""
     name, nbytes = files.publish(lambda sink: pq.write_table(statements.to_arrow(), sink, compression="zstd"))
-    return delivered._replace(runs=[name], rows=statements.first.size, bytes=nbytes)
+    forgotten = [int(number) for *_, number, _ in delivered.files]
+    return delivered._replace(runs=[name], rows=statements.first.size, bytes=nbytes, forgotten=forgotten)
 
 
 def open_days(configuration: Configuration) -> int:
