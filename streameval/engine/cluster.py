@@ -308,7 +308,7 @@ class ClusterEngine:
         return self.connection.gather(self.connection.submit(nodes))
 
     def dump(self, state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Serialise a state: ranges are packed on workers, the table of a state that is not additive on one of them."""
+        """Serialise a state: ranges on workers, the table of a state that is not additive on one of them."""
         ranges = self._where(state)
         if ranges is None:
             return self.local.dump(state)

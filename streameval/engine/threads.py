@@ -230,7 +230,7 @@ class ThreadEngine:
         return map_tasks(one, items, name, self.threads)
 
     def dump(self, state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Serialise a state; its parts are packed on all threads."""
+        """Serialise a state on all threads."""
         return codec.dump(state, self.each)
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
