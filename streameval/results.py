@@ -239,7 +239,7 @@ class Scalar:
     labelled_share : the share of labelled rows among all rows, for such a value; slices have the basis alone
     label_class : of several classes, the one against the rest, or ``macro``, ``weighted`` or ``micro`` for an average
     design, labelled, strata : of an estimate from a sample of labels, how these were drawn, their number, and the
-        number of strata after cutting at scores; `positives` are then the labelled ones
+        number of strata after cutting at scores; `positives` is then None
     group_deciles : for a mean over groups, the deciles of their values: 11 numbers from the least to the greatest, each
         group counted once; None if no group has a value
 

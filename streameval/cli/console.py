@@ -268,6 +268,9 @@ _LOST = 1.2  # seconds after which the process is ended: the exception was lost,
 _MESSAGE = "streameval: error: interrupted; nothing is half-written"
 
 
+_FROM_FILES = ("--sampled-by", "--label-probability", "--classes-sampled", "--clusters-sampled")
+
+
 class Commands(click.Group):
     """A command group that reports failures as one line on stderr."""
 
@@ -309,8 +312,10 @@ class Commands(click.Group):
             yield
         except click.UsageError as error:
             text = error.format_message()
+            if isinstance(error, click.NoSuchOption) and error.option_name in _FROM_FILES:
+                text = f"{error.option_name}: estimates from sampled labels come from files: evaluate (--sampled-by)"
             shown = visible_lines(masked(text))
-            if shown == text:
+            if shown == error.format_message():
                 raise  # keeps its kind: without a command, click shows the help alone
             raise click.UsageError(shown, error.ctx) from None
         except StreamevalError as error:

@@ -26,8 +26,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
+import pyarrow as pa
+
 from streameval.errors import OptionError, SchemaError
-from streameval.evaluation.labels.design import ratios_of, sampled_classes
+from streameval.evaluation.labels.design import STRATA, ratios_of, sampled_classes
 from streameval.metrics import left_out
 from streameval.metrics.contingency.assignment import summarize_rounds
 from streameval.metrics.contingency.class_sample import ClassSample, sample_classes
@@ -443,7 +445,7 @@ class Contingency(Family["ContingencyCounts"]):
                 if sample is not None:
                     spec = ContingencySpec(request.classes, column, kind, *facts[:2], "singleton")
                     ratios = ratios_of(request.selection.patterns, metrics, of_clusters=sample[1])
-                    yield MetricRequest(SampledClasses(*sample), column, spec, ratios)
+                    yield MetricRequest(SampledClasses(*sample, facts[2] == "drop"), column, spec, ratios)
                     continue
                 yield MetricRequest(self, column, ContingencySpec(request.classes, column, kind, *facts), metrics)
 
@@ -473,6 +475,7 @@ class SampledClasses(Contingency):
     ----------
     kind : ``uniform`` or ``size``
     of_clusters : whether clusters were drawn
+    drop : whether rows of null clusters are left out
     """
 
     name = "class_sample"
@@ -480,15 +483,18 @@ class SampledClasses(Contingency):
 
     kind: str
     of_clusters: bool
+    drop: bool
 
     def source(self, engine: Engine, request: MetricRequest, states: Mapping[StoredSpec, State]) -> State:
         """The sums over the sample."""
         table = cast("ContingencyCounts", states[request.spec])
-        return cast("State", sample_classes(table, self.kind, of_clusters=self.of_clusters, budget=engine.budget))
+        how: dict[str, bool] = {"of_clusters": self.of_clusters, "drop": self.drop}
+        return cast("State", sample_classes(table, self.kind, **how, budget=engine.budget))
 
     def counted(self, request: MetricRequest, state: ContingencyCounts) -> Counted:
         """All rows."""
-        return Counted(cast("ClassSample", state).every, None)
+        sample = cast("ClassSample", state)
+        return Counted(sample.every, None, ((f"null cluster {request.of}", sample.dropped),))
 
 
 MIN_WEIGHT_RATIO = 1e-300  # least ratio of the weights of the two classes; below it, products leave float64
@@ -531,6 +537,8 @@ class Scores(_OfScores):
                 if (design := request.design) is None:
                     yield MetricRequest(self, column, spec, metrics, interval_sources=sources)
                     continue
+                if design.strata is not None and pa.types.is_floating(scan.schema.field(design.strata).type):
+                    raise OptionError(f"sampled_by='strata={design.strata}': its numbers are not strata; {STRATA}")
                 units = design.units(partial(_key_type, id_type, scan))
                 if units is not None and column == request.scores[0]:
                     yield MetricRequest(Units(), units.column, units, ())
@@ -567,18 +575,16 @@ class LabelledScores(_OfScores):
 
     def source(self, engine: Engine, request: MetricRequest, states: Mapping[StoredSpec, State]) -> State:
         """The weighted labels."""
-        points = [metric for metric in request.metrics if isinstance(metric, OperatingPoint)]
-        thresholds = tuple(dict.fromkeys(metric.at for metric in points if metric.kind == "threshold"))
         units, grouped = None, cast("TaggedGroups", states[request.spec])
         if self.sizes is not None:
             [[table]] = engine.finalize([(states[self.sizes], [UnitSizes()])])
             units = DrawnUnits(self.sizes.column, self.sizes.type, self.design.kind, table)
-        return cast("State", sample_labels(grouped, thresholds, self.design.text, units, engine.budget))
+        return cast("State", sample_labels(grouped, request.metrics, self.design.text, units, engine.budget))
 
     def counted(self, request: MetricRequest, state: ScoreState) -> Counted:
-        """All rows whose score is a number, and the labelled positives."""
+        """All rows whose score is a number; how many of them are positive is not known."""
         sample = cast("LabelSample", state)
-        return Counted(sample.rows, sample.totals().pos, ((f"NaN or null score {request.of}", sample.dropped),))
+        return Counted(sample.rows, None, ((f"NaN or null score {request.of}", sample.dropped),))
 
 
 @dataclass(frozen=True)

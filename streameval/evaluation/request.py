@@ -295,10 +295,13 @@ def _check_means(options: Mapping[str, Any]) -> None:
 
 def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selection:
     """The requested metrics."""
+    patterns = [metric for metric in options["metrics"] if isinstance(metric, str)]
+    if not (options["metrics"] or options["score"]) and sampled_classes(options):
+        patterns = ["classes"]
     given = {"score": "score", "cluster": "cluster", "sample": "approx_agc", "classes": "classes", "sketch": "sketch"}
     return Selection(
         families=tuple(family for family, option in given.items() if options[option]),
-        patterns=tuple(metric for metric in options["metrics"] if isinstance(metric, str)),
+        patterns=tuple(patterns),
         own=tuple(as_metric(metric) for metric in options["metrics"] if not isinstance(metric, str)),
         quantiles=sampling.quantiles if sampling else None,
         truncate=tuple(dict.fromkeys(cut for cuts in values_in(options["truncate"]) for cut in cuts)),

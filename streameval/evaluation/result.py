@@ -45,7 +45,7 @@ class Evaluation(Drawing, Saved):
     Attributes
     ----------
     rows, positives : int
-        Rows evaluated, and the positives among them; `positives` is None if no label was read.
+        Rows evaluated, and the positives among them; `positives` is None if no label was read, or labels are a sample.
     results : tuple of Scalar
         All results: of all rows, then of slices and differences.
     dropped : tuple of (reason, rows)
@@ -71,7 +71,7 @@ class Evaluation(Drawing, Saved):
         What became of labels from another table; empty without one. Statements that were ``read``; of these
         ``duplicates``, ``superseded`` by a later one, with ``null_ids``, or ``later`` than `labels_as_of`. Ids whose
         latest statements are ``withdrawn``, in ``conflicts``, ``used`` for rows, or ``orphans`` without a row. Then
-        ``labelled_rows``, and ``rows_without_id``. Of a sample of labels the ``labelled_rows`` alone.
+        ``labelled_rows``, and ``rows_without_id``. Of a sample of labels ``labelled_rows`` and ``labelled_positives``.
     label_strata : tuple of LabelStratum
         The strata of a sample of labels, with the rows that the design weights of each sum up to; else empty.
     judgements : tuple of Judgement

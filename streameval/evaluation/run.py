@@ -65,7 +65,7 @@ def finalize_all(
     where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
     check_labels(labels, where, folded.skipped, request.where.text if request.where else "")
     overall = slicing.overall_states(folded.states, [w.spec for w in requests], engine.budget)
-    states = [(w, w.family.source(engine, w, overall)) for w in requests]
+    states = [_fixed(w, w.family.source(engine, w, overall)) for w in requests]
     if request.weight is not None:
         for w, state in states:
             if problem := weight_problem(w, state):
@@ -95,9 +95,10 @@ def finalize_all(
     weights = positive_weights(states, slices) if several else None
     every_result = as_labelled([*results, *sliced], labels, late=request.late is not None and request.design is None)
     samples = [state for _, state in states if isinstance(state, LabelSample)][:1]  # columns have the same labels
+    sampled = {"labelled_rows": labels.neg + labels.pos, "labelled_positives": labels.pos}
     return Evaluation(
         labels.rows,
-        labels.positives,
+        labels.positives if request.design is None else None,
         tuple(averaged(every_result, labels, every, level, weights)),
         tuple((reason, count) for reason, count in _dropped(labels, states).items() if count),
         tuple(folded.skipped),
@@ -109,10 +110,17 @@ def finalize_all(
         _resampled=resampled,
         counts=_counts(resampled, labels, samples, level or LEVEL),
         label_strata=tuple(one for s in samples for one in s.strata),
-        labels={} if request.design is None else {"labelled_rows": labels.neg + labels.pos},
+        labels={} if request.design is None else sampled,
         slice_estimates=tuple(slice_estimates),
         _sliced=slices if slicing.keys else None,
     )
+
+
+def _fixed(request: MetricRequest, state: State) -> tuple[MetricRequest, State]:
+    """A request with its state; numbers of points of a sample of labels are thresholds, as all scores are counted."""
+    if isinstance(state, LabelSample):
+        request = replace(request, metrics=tuple(map(state.fixed, request.metrics)))
+    return request, state
 
 
 def _counts(

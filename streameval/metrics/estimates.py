@@ -274,6 +274,8 @@ class Estimate:
         centre = value + side * blocks * influence
         if not scale.low < centre < scale.high:
             return scale.low if side < 0 else scale.high
+        if not error:
+            return value
         reach = float(stdtrit(self._freedom(blocks, influence), (1 + level) / 2))
         return scale.back(
             scale.to(centre) + side * reach * math.hypot(error, math.sqrt(blocks) * influence) * scale.slope(centre)

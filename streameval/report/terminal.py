@@ -404,6 +404,7 @@ def label_counts(evaluation: Found) -> list[str]:
         labelled = evaluation.labels["labelled_rows"]
         counts = [f"{labelled:,} labelled" + (f" ({labelled / rows:.2%})" if rows else "")]
         rows, of = labelled, " of labelled"
+        positives = evaluation.labels.get("labelled_positives", positives)
     share = f" ({positives / rows:.2%}{of})" if rows and positives is not None else ""
     return counts if positives is None else [*counts, f"{positives:,} positive{share}"]
 

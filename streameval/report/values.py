@@ -235,6 +235,9 @@ def _value_table(caption: str, by_metric: Mapping[str, Mapping[str, Scalar]], me
     return Table(caption, heads, tuple(rows), " ".join(notes))
 
 
+_OF_CLASSES = ("pairwise.", "bcubed_", "cluster_")  # metrics that are estimated from sampled classes or clusters
+
+
 def labelled_said(results: Iterable[Scalar]) -> list[str]:
     """A sentence for values of the labelled rows alone, and one for estimates from them; none if labels cover all rows.
 
@@ -245,15 +248,20 @@ def labelled_said(results: Iterable[Scalar]) -> list[str]:
     ['Values that use labels are of the 1.23% labelled rows, not an estimate for all.']
     """
     results = list(results)
-    samples = dict.fromkeys((one.labelled, one.design, one.rows) for one in results if one.design is not None)
-    estimated = [
-        f"Estimated from {labelled or 0:,} labels ({design}): what labels of all {rows:,} rows would give."
-        for labelled, design, rows in samples
-    ]
+    samples = dict.fromkeys(_drawn_said(one) for one in results if one.design is not None)
+    estimated = [f"Estimated from {drawn} of all {rows:,} rows would give." for drawn, rows in samples]
     shares = [one.labelled_share for one in results if one.basis and one.labelled_share is not None][:1]
     return estimated + [
         f"Values that use labels are of the {one:.2%} labelled rows, not an estimate for all." for one in shares
     ]
+
+
+def _drawn_said(one: Scalar) -> tuple[str, int]:
+    """What was drawn and how, and the number of all rows."""
+    if not one.metric.startswith(_OF_CLASSES):
+        return f"{one.labelled or 0:,} labels ({one.design}): what labels", one.rows
+    what = f"{one.units or 0:,} {'clusters' if one.unit == one.of else 'classes'}"
+    return f"{what} ({one.labelled or 0:,} rows; {one.design}): what classes", one.rows
 
 
 def strata_said(strata: Iterable[LabelStratum]) -> list[str]:

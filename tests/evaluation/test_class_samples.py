@@ -149,10 +149,29 @@ def test_samples_of_classes_refuse_what_they_cannot_give() -> None:
     with pytest.raises(LabelError, match="no row has a class"):
         evaluate(table.set_column(1, "k", pa.nulls(len(table), pa.int64())), **given, metrics="classes",
                  classes_sampled="size")  # fmt: skip
-    with pytest.raises(NullError, match="has nulls"):
-        evaluate(table.set_column(0, "c", pa.array([None, *cluster[1:].tolist()])), **given, metrics="classes",
-                 classes_sampled="size")  # fmt: skip
+    nulls = table.set_column(0, "c", pa.array([None, *cluster[1:].tolist()]))
+    with pytest.raises(NullError, match=r"has nulls; leave them out .*--nulls c=drop"):
+        evaluate(nulls, **given, metrics="classes", classes_sampled="size")
+    dropped = evaluate(nulls, **given, classes_sampled="uniform", nulls={"c": "drop"})
+    without = evaluate(nulls.slice(1), **given, metrics="classes", classes_sampled="uniform")
+    assert [one.value for one in dropped.results] == [one.value for one in without.results]
+    assert ("null cluster c", 1) in dropped.dropped
+    for option in ({"nulls": "singleton"}, {"unlabelled": "drop"}, {"assignment_cells": 3}, {"resample_bins": 4096}):
+        with pytest.raises(OptionError, match=next(iter(option))):
+            evaluate(table, **given, classes_sampled="size", **option)
     large = evaluate(table, **given, metrics="classes", classes_sampled="uniform")
     reasons = {one.metric: str(one.ci_reason) for one in large.results}
     assert "draw by size" in reasons["pairwise.recall"]
-    assert "Estimated from 2,000 labels (uniform by k)" in str(large)
+    classes = len(set(kind[1::2].tolist()))
+    assert f"Estimated from {classes} classes (2,000 rows; uniform by k): what classes of all 4,000" in str(large)
+
+
+def test_uniform_classes_count_by_classes() -> None:
+    """A class of many rows is one of those drawn: it neither ends the interval of a share of classes nor narrows it."""
+    kind = np.concatenate([np.zeros(20_000, int), np.repeat(np.arange(1, 1001), 4)])
+    cluster = np.where((kind % 5 == 1) & (np.arange(kind.size) % 4 == 0), kind + 5000, kind)
+    table = pa.table({"c": cluster, "k": pa.array(kind, mask=kind > 100)})
+    found = evaluate(table, cluster="c", classes="k", classes_sampled="uniform")
+    recall = next(one for one in found.results if one.metric == "cluster_recall")
+    assert recall.value == pytest.approx(81 / 101)
+    assert float(recall.stderr or 0) == pytest.approx(np.sqrt(81 * 20 / 101**3 * 3600 / 3701), rel=0.15)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import OptionError
 from streameval.kinds import values_in
 from streameval.metrics.contingency.class_sample import OF_CLUSTERS, RATIOS, SampledRatio
+from streameval.options import honoured
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.keys import Labelled
 from streameval.wording import few
@@ -26,6 +27,7 @@ _WITHOUT = {
     "baseline": "--baseline", "against": "--against", "classes_of_label": "--classes-of-label",
     "common_rows": "--common-rows",
 }  # fmt: skip
+STRATA = "name a column of few values known for all rows (--sampled-by strata=COLUMN)"
 _KNOWN = (
     "name a known design: uniform, strata=COLUMN, size (with --unit), or the column of probabilities "
     "(--label-probability); rows labelled because they looked bad have no valid estimate"
@@ -70,9 +72,16 @@ class LabelDesign:
                 raise OptionError(f"estimates from sampled labels take no {name}; leave out {name} ({spelling})", name)
         if "half" in values_in(options["nan"]):
             raise OptionError("estimates from sampled labels take no nan='half'; choose nan='drop' (--nan drop)", "nan")
+        if options["unlabelled"] != "error":
+            raise OptionError(
+                "unlabelled would change nothing: null labels are outside the sample; leave it out (--unlabelled)",
+                "unlabelled",
+            )
         kind, _, strata = str(named or "").partition("=")
         if named is not None and (kind, bool(strata)) not in (("uniform", False), ("size", False), ("strata", True)):
             raise OptionError(f"sampled_by={named!r}: {_KNOWN}", "sampled_by")
+        if strata and strata in (options["label"], *options["score"]):
+            raise OptionError(f"sampled_by={named!r} names the labels or a score; {STRATA}", "sampled_by")
         if probability is not None and kind in ("uniform", "size"):
             raise OptionError(
                 f"sampled_by={named!r} and label_probability both give probabilities; name one of them", "sampled_by"
@@ -130,10 +139,17 @@ def sampled_classes(options: Mapping[str, Any]) -> tuple[str, bool] | None:
         if options[name] not in (None, (), False, "global"):
             spelling = f"--{name.replace('_', '-')}"
             raise OptionError(f"estimates from sampled classes take no {name}; leave out {name} ({spelling})", name)
-    if set(values_in(options["nulls"])) != {"error"}:
+    if "singleton" in values_in(options["nulls"]):
         raise OptionError(
-            "nulls would change nothing: null classes are those outside the sample; leave out nulls (--nulls)", "nulls"
+            "estimates from sampled classes take no nulls='singleton'; leave out null clusters (--nulls drop)", "nulls"
         )
+    idle = {"assignment_cells": options["assignment_cells"] != honoured("evaluate")["assignment_cells"].rest}
+    if not options["score"]:
+        idle |= {"unlabelled": options["unlabelled"] != "error", "resample_bins": options["resample_bins"] != "2048"}
+    for name in (name for name, given in idle.items() if given):
+        spelling = f"--{name.replace('_', '-')}"
+        raise OptionError(f"{name} would change nothing in estimates from sampled classes; leave it out ({spelling})",
+                          name)  # fmt: skip
     return classes or clusters, clusters is not None
 
 

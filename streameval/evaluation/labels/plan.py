@@ -26,6 +26,8 @@ from streameval.engine.fold import batches
 from streameval.errors import LabelError, NullError, OptionError
 from streameval.evaluation.files import Files
 from streameval.evaluation.request import Request
+from streameval.metrics.catalogue import entry_of
+from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.options import checked, recorded
 from streameval.saving import AsJson
 from streameval.scan import Where
@@ -58,7 +60,7 @@ class LabelPlan(AsJson):
     ----------
     ids : pa.Table
         A row for each row to label: its id under the name of its column, ``stratum`` (its range of scores) and
-        ``probability``, which `label_probability` reads after they are joined to the data.
+        ``probability``, which `label_probability` reads after they are joined to the data; the stratum informs only.
     strata : tuple of dict
         Of each stratum its name, all `rows`, `pilot` labels and positives, and `labels` to give.
     half_width : dict of str to float
@@ -150,9 +152,9 @@ def plan_labels(
     files = Files.requested(data, request)
     with files.engine.progress:
         [wanted], folded = files.states(request)
-        sample = cast("LabelSample", wanted.family.source(files.engine, wanted, folded.states))
         _check(wanted.metrics)
-        slopes = sample.slopes(wanted.metrics, np.arange(sample.sizes.size))
+        sample = cast("LabelSample", wanted.family.source(files.engine, wanted, folded.states))
+        slopes = sample.slopes([sample.fixed(metric) for metric in wanted.metrics], np.arange(sample.sizes.size))
         labels = _shared_out(sample, slopes, [metric.name for metric in wanted.metrics], budget)
         where_test = None if where is None else Where.of(getattr(options["where"], "value", options["where"]))
         columns = dict.fromkeys((IdName(id), score, *(where_test.columns if where_test else ())))
@@ -177,9 +179,18 @@ def plan_labels(
 def _check(metrics: Sequence[Metric]) -> None:
     """Raise `OptionError` for metrics whose interval no plan can narrow."""
     for metric in metrics:
-        if metric.points(2) is not None:
-            raise OptionError(f"for_={metric.name!r} reads a number of points; name a threshold, such as "
-                              "precision@threshold=0.8 (--for)", "for_")  # fmt: skip
+        entry, ranked = entry_of(metric.name), metric.points(2) is not None
+        why = entry.no_interval if entry else ""
+        if ranked and not isinstance(metric, OperatingPoint):
+            why = "areas down to a rank are not estimated from sampled labels"
+        elif entry and entry.thresholded and not ranked:
+            why = "its threshold depends on the labels"
+        if why:
+            raise OptionError(
+                f"for_={metric.name!r} gets no interval from sampled labels: {why}; name a threshold, such as "
+                "precision@threshold=0.8 (--for)",
+                "for_",
+            )
 
 
 def _shared_out(sample: LabelSample, slopes: Array, names: Sequence[str], budget: int) -> Array:

@@ -133,6 +133,7 @@ class ClassSample(WeightedSums):
     design, unit : how units were drawn, in words, and their column
     every : all rows
     of_clusters : whether clusters were drawn
+    dropped : rows of null clusters, which are left out
     """
 
     each: Array
@@ -143,12 +144,25 @@ class ClassSample(WeightedSums):
     unit: str
     every: int
     of_clusters: bool
+    dropped: int = 0
 
     @property
     def free(self) -> float:
-        """Share of rows that are not in the sample, of those of units that were not certain to be drawn."""
+        """Share of rows that are not in the sample, of those of units that were not certain to be drawn.
+
+        Of uniform units it is the share of units: there are at most as many other classes as rows outside the sample.
+        """
+        if self.uniform:
+            drawn = self.weight.size
+            others = round(self.every / self.mean) - drawn if self.of_clusters else self.every - self.rows
+            return others / (drawn + others)
         certain = float(self.of("rows")[self.certain].sum())
         return 1 - (self.rows - certain) / (self.every - certain) if self.every > certain else 0.0
+
+    @property
+    def uniform(self) -> bool:
+        """Whether units were drawn uniformly."""
+        return self.design.startswith("uniform")
 
     def of(self, name: str) -> Array:
         """One of the sums of each unit."""
@@ -158,8 +172,10 @@ class ClassSample(WeightedSums):
     @cached_property
     def block_sizes(self) -> Sizes:
         """Rows that the units of each block stand for, except certain ones."""
-        rows = np.bincount(self.block, self.weight * self.of("rows") * ~self.certain, BLOCKS)
-        return Sizes(self.unit, {"rows": rows}, self.weight.size)
+        return self._sizes("rows", np.bincount(self.block, self.weight * self.of("rows") * ~self.certain, BLOCKS))
+
+    def _sizes(self, kind: str, counts: Array, *, single: bool = False) -> Sizes:
+        return Sizes(self.unit, {kind: counts}, self.weight.size, single)
 
     def without(self, block: int) -> WeightedSums:
         """The sums without a block; they move by the root of the share of rows that are not in the sample."""
@@ -172,7 +188,7 @@ class ClassSample(WeightedSums):
     def estimate(self, metric: Metric, value: Scalar) -> Scalar:
         """A value as an estimate for all rows."""
         facts = replace(value, exact=False, lower=math.nan, upper=math.nan, design=self.design)
-        return replace(facts, labelled=self.rows, strata=1)
+        return replace(facts, labelled=self.rows, strata=1, unit=self.unit, units=self.weight.size)
 
     def refined(self, estimates: Sequence[Estimate], metrics: Sequence[Metric]) -> list[Estimate]:
         """On the logit scale, and refused where one class decides a sum of pairs."""
@@ -181,18 +197,16 @@ class ClassSample(WeightedSums):
             name, value, reason = one.scalar.metric, one.scalar.value, None
             pairs = self.of("cluster_pairs" if name == "pairwise.precision" else "class_pairs")
             largest = float(pairs.max(initial=0)) / max(1e-300, float(pairs.sum()))
-            if name.startswith("pairwise") and "uniform" in self.design and largest > _LARGEST and self.free:
+            if name.startswith("pairwise") and self.uniform and largest > _LARGEST and self.free:
                 reason = f"one unit has {largest:.0%} of the pairs of a uniform sample: draw by size"
             if name == "pairwise.precision" and not self.of_clusters and self.free:
                 reason = "errors are too rare in sampled classes: sample clusters (--clusters-sampled)"
             if value in (0, 1):
                 reason = at_end(value)
             known = one.known if self.free else 0.0
-            sizes = (
-                self.block_sizes
-                if self.free
-                else Sizes(self.unit, {"rows": self.of("rows")}, self.weight.size, single=True)
-            )
+            sizes = self.block_sizes if self.free else self._sizes("rows", self.of("rows"), single=True)
+            if name == "cluster_recall" and self.free:  # a mean over units, whatever their rows
+                sizes = self._sizes("units", np.bincount(self.block, self.weight * ~self.certain, BLOCKS))
             one = replace(one, scale="logit", bounds=(0, 1), reason=reason, known=known, sizes=sizes)
             refined.append(replace(one, end_units=math.nan))
         return refined
@@ -202,7 +216,9 @@ def _summed(each: Array, weight: Array) -> Sums:
     return Sums(*(each @ weight).tolist())
 
 
-def sample_classes(table: ContingencyCounts, kind: str, *, of_clusters: bool, budget: Budget | None) -> ClassSample:
+def sample_classes(
+    table: ContingencyCounts, kind: str, *, of_clusters: bool, drop: bool, budget: Budget | None
+) -> ClassSample:
     """The sample of a table whose rows outside the sample have no class.
 
     Parameters
@@ -210,6 +226,7 @@ def sample_classes(table: ContingencyCounts, kind: str, *, of_clusters: bool, bu
     table : the table, in which null ids count as singletons
     kind : ``uniform`` or ``size``
     of_clusters : whether clusters were drawn, of which all rows have a class; else classes
+    drop : whether rows of null clusters are left out
     budget : owns what is read
 
     Raises
@@ -217,8 +234,13 @@ def sample_classes(table: ContingencyCounts, kind: str, *, of_clusters: bool, bu
     LabelError
         If no row has a class, or a sampled cluster has rows without one.
     NullError
-        If a cluster is null.
+        If a cluster is null and not left out.
     """
+    without = int(table.without_cluster.rows.sum())
+    if without and not drop:
+        raise NullError(
+            f"cluster column {table.spec.cluster!r} has nulls; leave them out (--nulls {table.spec.cluster}=drop)"
+        )
     cells, clusters, rows = _cells(table, budget, of_clusters=of_clusters)
     names, place = np.unique(cells.clusters if of_clusters else cells.classes, axis=0, return_inverse=True)
     place, n, b = place.ravel(), cells.rows.astype(np.float64), cells.sizes.astype(np.float64)
@@ -246,7 +268,7 @@ def sample_classes(table: ContingencyCounts, kind: str, *, of_clusters: bool, bu
     facts = _summed(each, weight), rows / max(1, clusters), int(size.sum())
     block = blocks_of(np.ascontiguousarray(names[:, 0]), BLOCKS)
     design = f"{unit} by size" if kind == "size" else f"uniform by {unit}"
-    return ClassSample(*facts, each, weight, block, certain, design, unit, rows, of_clusters)
+    return ClassSample(*facts, each, weight, block, certain, design, unit, rows, of_clusters, without)
 
 
 class _Cells(NamedTuple):
@@ -261,8 +283,6 @@ class _Cells(NamedTuple):
 def _cells(table: ContingencyCounts, budget: Budget | None, *, of_clusters: bool) -> tuple[_Cells, int, int]:
     """The cells with a class, the number of clusters, and all rows."""
     width, found, clusters = table.spec.keys.cluster, [], 0
-    if table.without_cluster.rows.sum():
-        raise NullError(f"cluster column {table.spec.cluster!r} has nulls; leave them out (--where)")
     for interval in table.cells.intervals():
         stretches = list(table.cells.grouped(interval, budget))
         words = np.concatenate([np.column_stack((unmix(one.keys), one.rest)) for one in stretches])
@@ -281,4 +301,4 @@ def _cells(table: ContingencyCounts, budget: Budget | None, *, of_clusters: bool
         found.append(_Cells(words[there, :width], words[there, width:], neg[there], sizes[there]))
     if not found:
         raise LabelError(f"no row has a cluster in {table.spec.cluster!r}")
-    return _Cells(*map(np.concatenate, zip(*found, strict=True))), clusters, table.cell_rows
+    return _Cells(*map(np.concatenate, zip(*found, strict=True))), clusters, int(table.cells.rows.sum())

@@ -40,14 +40,14 @@ from streameval.states.protocol import Small
 from streameval.states.scores.types import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.states.protocol import Source, Totals
     from streameval.states.scores.counts import ScoreSpec
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-_EQUAL = 1e-9  # relative, of design weights
+EQUAL = 1e-9  # relative, of design weights
 _STEP = 1e-3  # relative, of a share of positives, for derivatives
 
 
@@ -104,6 +104,8 @@ class LabelSample(Small):
     scarce : why no metric has an interval, if there are too few units
     ends : uint64 array of shape (n_strata - 1,), without strata of the design the last key of each stratum but the last
     unseen : thresholds with labels on one side only
+    above : rows that reach each threshold, by threshold
+    ranks : the threshold that a number of points reaches, by that number
     dropped : rows without a score
     """
 
@@ -120,6 +122,8 @@ class LabelSample(Small):
     scarce: str | None = None
     ends: Array = field(default_factory=lambda: np.empty(0, np.uint64))
     unseen: tuple[float, ...] = ()
+    above: Mapping[float, int] = field(default_factory=dict)
+    ranks: Mapping[int, float] = field(default_factory=dict)
     dropped: int = 0
 
     @cached_property
@@ -168,11 +172,21 @@ class LabelSample(Small):
         """One: all weighted rows."""
         yield from self.whole.parts()  # type: ignore[misc]  # of `_weighted`, which ranks nothing beforehand
 
+    def fixed(self, metric: Metric) -> Metric:
+        """The metric at the threshold that its number of points reaches: scores of all rows are counted."""
+        points = metric.points(self.rows) if isinstance(metric, OperatingPoint) and self._free.any() else None
+        if points is None or not isinstance(metric, OperatingPoint):
+            return metric
+        return OperatingPoint("threshold", self.ranks[points], metric.measure, metric.name)
+
     def estimate(self, metric: Metric, value: Scalar) -> Scalar:
-        """A value as an estimate, undefined where the sample has none."""
-        if metric.points(self.rows) is not None:
+        """A value as an estimate, undefined where the sample has none; a share of all rows is exact."""
+        at = metric.at if isinstance(metric, OperatingPoint) and metric.kind == "threshold" else None
+        if isinstance(metric, OperatingPoint) and metric.measure == "flagged":
+            return Scalar.certain(metric.name, self.above[metric.at] / self.rows, at)
+        if metric.points(self.rows) is not None and self._free.any():
             value = Scalar.undefined(metric.name, POINTS)
-        elif isinstance(metric, OperatingPoint) and metric.kind == "threshold" and metric.at in self.unseen:
+        elif at in self.unseen:
             value = Scalar.undefined(metric.name, "no label on one side of the threshold")
         labelled, strata = int(self.cells.counts.sum()), int(self.sizes.size)
         return replace(
@@ -198,11 +212,12 @@ class LabelSample(Small):
         return Sizes(self.unit, class_counts(*sides), self.units)
 
     @cached_property
-    def _varying(self) -> bool:
-        """Whether design weights vary within a stratum."""
+    def _varying(self) -> Array:
+        """Whether design weights vary within each stratum: a bool array of shape (n_strata,)."""
         each = self.cells.weights.sum(axis=0) / self.cells.counts.sum(axis=0)
         mean = (self._sums / self.labels.sum(axis=0))[self.stratum]
-        return bool((abs(each - mean) > _EQUAL * mean).any())
+        varying: Array = np.bincount(self.stratum, abs(each - mean) > EQUAL * mean, self.sizes.size) > 0
+        return varying
 
     @property
     def strata(self) -> tuple[LabelStratum, ...]:
@@ -232,9 +247,9 @@ class LabelSample(Small):
         return self._weighted(self.cells.weights * mixed)
 
     def errors(self, metrics: Sequence[Metric]) -> Array:
-        """Standard errors of a stratified sample, the roots of V: a float64 array of shape (n_metrics,)."""
+        """The roots of V, of the strata whose weights do not vary: a float64 array of shape (n_metrics,)."""
         labels = self.labels.sum(axis=0)
-        variances = self.shares * (1 - self.shares) / np.maximum(labels - 1, 1) * self._free
+        variances = self.shares * (1 - self.shares) / np.maximum(labels - 1, 1) * self._free * ~self._varying
         slopes = self.slopes(metrics, np.flatnonzero(variances))
         return np.asarray(np.sqrt(slopes**2 @ variances))
 
@@ -273,7 +288,7 @@ class LabelSample(Small):
         replicates = np.full(sizes.counts["rows"].size, math.nan)
         replicates[blocks] = [computed(self.without(block), [metric])[0].value for block in blocks]
         value = self.estimate(metric, computed(self.whole, [metric])[0])
-        value = replace(value, rows=self.rows, positives=self.totals().pos)
+        value = replace(value, rows=self.rows, positives=None)
         return self.refined([Estimate(value, replicates, sizes, "logit")], [metric])[0].scalar_with(level)
 
     def refined(self, estimates: Sequence[Estimate], metrics: Sequence[Metric]) -> list[Estimate]:
@@ -283,29 +298,31 @@ class LabelSample(Small):
         due = [
             i for i, one in enumerate(estimates) if one.scalar.value == one.scalar.value and not _refusal(metrics[i])
         ]
-        alone = self.units is not None or self._varying  # the jackknife
+        alone = self.units is not None or self._varying.all()  # the jackknife
         errors = np.zeros(len(due)) if alone else self.errors([metrics[i] for i in due])
         refined = list(estimates)
         for i, error in zip(due, errors.tolist(), strict=True):
             one, entry = estimates[i], _entry(metrics[i])
-            reason = self.scarce or (DEPENDS if entry.thresholded else None)
+            reason = self.scarce or (DEPENDS if entry.thresholded and self._free.any() else None)
             if one.scalar.value in (entry.low, entry.high):
                 reason = at_end(one.scalar.value)
-            if not self._free.any():
+            if one.scalar.exact:
+                one, reason = replace(one, replicates=np.empty(0), sizes=sizes, known=0.0), None
+            elif not self._free.any():
                 one = replace(one, sizes=sizes, known=0.0)
-            elif not alone:
-                known = max(error, one.stderr) if np.isfinite(one.stderr) else error
-                one = replace(one, sizes=sizes.of(entry.units), known=known)
             elif self.units is None:
                 one = replace(one, sizes=sizes.of(entry.units))
-            refined[i] = replace(
-                one, reason=reason, end_units=math.nan
-            )  # units of unequal weights have no rule of three
+            if not (one.scalar.exact or alone) and (np.isfinite(one.stderr) or not self._varying.any()):
+                one = replace(one, known=max(error, one.stderr) if np.isfinite(one.stderr) else error)
+            # units of unequal weights have no rule of three
+            refined[i] = replace(one, reason=reason, end_units=math.nan)
         return refined
 
 
 def _entry(metric: Metric) -> Entry:
     """The facts of a metric."""
+    if isinstance(metric, OperatingPoint) and metric.kind == "threshold":
+        return replace(entry_of(f"{metric.measure}@threshold={metric.at}") or PREVALENCE, thresholded=False)
     other = PREVALENCE if isinstance(metric, Prevalence) else replace(PREVALENCE, name=metric.name, scale="plain")
     return entry_of(metric.name) or other
 
@@ -316,4 +333,4 @@ def _refusal(metric: Metric) -> bool:
 
 
 DEPENDS = "its threshold depends on the labels; name one (--at threshold=)"
-POINTS = "labels are a sample, so no number of points is certain; name a threshold (--at threshold=)"
+POINTS = "areas down to a rank are not estimated from sampled labels; name a point (--at share=)"

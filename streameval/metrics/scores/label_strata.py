@@ -20,7 +20,8 @@ import pyarrow as pa
 from streameval.errors import LabelError
 from streameval.kernels.keys import unmix
 from streameval.metrics.protocol import ShardMetric
-from streameval.metrics.scores.label_sample import Cells, LabelSample
+from streameval.metrics.scores.label_sample import EQUAL, Cells, LabelSample
+from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.clusters.sizes import SizeTable, clusters_of
 from streameval.states.keyed.ids import identify
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.budget import Budget
+    from streameval.metrics.protocol import Metric
     from streameval.states.clusters.counts import ClusterCounts
     from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.keyed.layout import Interval
@@ -168,14 +170,14 @@ def drawing_rate(sizes: SizeTable, drawn: int, column: str) -> tuple[float, floa
 
 
 def sample_labels(
-    grouped: TaggedGroups, thresholds: Sequence[float], design: str, units: DrawnUnits | None, budget: Budget | None
+    grouped: TaggedGroups, metrics: Sequence[Metric], design: str, units: DrawnUnits | None, budget: Budget | None
 ) -> LabelSample:
     """The sample of a state that is split by `streameval.states.grouped.keys.Labelled`.
 
     Parameters
     ----------
     grouped : the state
-    thresholds : scores at which metrics count all rows
+    metrics : at their thresholds, and the scores that their numbers of points reach, all rows are counted
     design : how labels were drawn, in words
     units : the units that were drawn; None if rows were drawn
     budget : owns what is read
@@ -195,10 +197,19 @@ def sample_labels(
         drawn = [group[1] if group[0] else None for group in groups]
         weight, values, block = units.weights(drawn, rows)
         cells = cells if key.probability else cells._replace(weights=cells.counts * weight[cells.group])
-    fixed = _keys_of(thresholds, kind)
-    halves = [] if key.strata or units is not None else _halving_keys(grouped.total(), budget)
-    cuts = np.unique(np.concatenate((fixed, np.array(halves, np.uint64))))
+    total, points = grouped.total(), [metric for metric in metrics if isinstance(metric, OperatingPoint)]
+    every = int(total.keyed.outline.rows.sum())
+    taken = [point.points(every) for point in points]
+    ranks = list(dict.fromkeys(rank for rank in taken if rank))
+    reached = _keys_at(total, ranks, budget)
+    thresholds = list(dict.fromkeys(point.at for point in points if point.kind == "threshold"))
+    at_ranks = decode(reached, kind).tolist()
+    fixed = np.concatenate((_keys_of(thresholds, kind), reached))
+    thresholds += at_ranks
+    halves = [] if key.strata or units is not None else [every >> i for i in range(1, _HALVINGS + 1)]
+    cuts = np.unique(np.concatenate((fixed, _keys_at(total, halves, budget))))
     strata = _cut_strata(grouped, values, cells, cuts, np.isin(cuts, fixed))
+    above = strata.above[np.searchsorted(cuts, fixed)].tolist()
     return LabelSample(
         replace(grouped.spec.inner, weighted=True),
         design,
@@ -213,18 +224,21 @@ def sample_labels(
         scarce=None if units is None else units.scarce(rows),
         unseen=tuple(t for t, k in zip(thresholds, fixed.tolist(), strict=True) if k in strata.crossed),
         ends=strata.ends,
-        dropped=int(grouped.total().nan_rows.sum()),
+        above=dict(zip(thresholds, above, strict=True)),
+        ranks=dict(zip(ranks, at_ranks, strict=True)),
+        dropped=int(total.nan_rows.sum()),
     )
 
 
 class _Strata(NamedTuple):
-    """Final strata: all rows and names of each, that of each cell, last keys, and the thresholds that they cross."""
+    """Final strata: rows and names of each, that of each cell, last keys, thresholds crossed, and rows above cuts."""
 
     sizes: Array
     names: tuple[str, ...]
     of_cells: Array
     ends: Array
     crossed: Array
+    above: Array
 
 
 def _cut_strata(
@@ -235,20 +249,32 @@ def _cut_strata(
     stratum = np.array([named.index(value) for value in values], np.int64)
     places[grouped.codes()] = stratum
     sizes, ranges = grouped.tally(places, len(named), cuts), np.searchsorted(cuts, cells.keys)
-    labels = np.zeros_like(sizes)
-    np.add.at(labels, (stratum[cells.group], ranges), cells.counts.sum(axis=0))
+    labels, weights = np.zeros_like(sizes), np.zeros(sizes.shape)
+    at, each = (stratum[cells.group], ranges), cells.counts.sum(axis=0)
+    np.add.at(labels, at, each)
+    np.add.at(weights, at, cells.weights.sum(axis=0))
+    mean = np.divide(weights, labels, out=np.zeros_like(weights), where=labels > 1)
+    varying = np.zeros(sizes.shape, np.bool_)
+    np.logical_or.at(varying, at, abs(cells.weights.sum(axis=0) / each - mean[at]) > EQUAL * mean[at])
+    rates = np.where(varying, 0.0, mean) if grouped.spec.key.probability and not grouped.spec.key.unit else 0 * mean
     _check_labelled(named, sizes.sum(axis=1), labels.sum(axis=1), grouped.spec.key.strata)
-    number, crossed = _joined(sizes, labels, fixed)
-    there, final = np.unique(number[stratum[cells.group], ranges], return_inverse=True)
+    number, crossed = _joined(sizes, labels, fixed, rates)
+    there, final = np.unique(number[at], return_inverse=True)
     rows = np.bincount(number.ravel(), sizes.ravel(), int(number.max(initial=0)) + 1).astype(np.int64)[there]
     scores = decode(cuts, grouped.spec.inner.type).tolist()
+    above = np.cumsum(sizes.sum(axis=0))
     names = tuple(_name(named, scores, np.argwhere(number == h)) for h in there.tolist())
-    return _Strata(rows, names, final, cuts[np.flatnonzero(np.diff(number[0]))], cuts[crossed])
+    return _Strata(rows, names, final, cuts[np.flatnonzero(np.diff(number[0]))], cuts[crossed], above)
 
 
 def _check_labelled(named: Sequence[tuple[object, ...]], sizes: Array, labels: Array, strata: str | None) -> None:
     """Raise `LabelError` if a stratum has rows but no labels."""
     for value, rows, labelled in zip(named, sizes.tolist(), labels.tolist(), strict=True):
+        if rows and not labelled and strata and value[0] is None:
+            raise LabelError(
+                f"column {strata!r} is null for {rows:,} rows without a label; the stratum of all rows must be known: "
+                "without it, record the probabilities of labelled rows (--label-probability)"
+            )
         if rows and not labelled:
             of = f"stratum {value[0]!r} of {strata!r} has" if strata else "there are"
             raise LabelError(f"{of} {rows:,} rows but no labels; label some of them, or leave them out (--where)")
@@ -288,13 +314,11 @@ def _keys_of(thresholds: Sequence[float], kind: str) -> Array:
     return rank_keys(np.array(whole, dtype), kind)
 
 
-def _halving_keys(state: ScoreCounts, budget: Budget | None) -> list[int]:
-    """Keys of the scores that a half, a quarter, … of all rows reach."""
+def _keys_at(state: ScoreCounts, ranks: Sequence[int], budget: Budget | None) -> Array:
+    """Keys of the scores that numbers of rows reach, from the best down; none for 0 rows."""
     codes, rows = state.keyed.outline.codes, state.keyed.outline.rows
-    upto, total = np.cumsum(rows), int(rows.sum())
-    keys = []
-    for halving in range(1, _HALVINGS + 1):
-        rank = total >> halving
+    upto, keys = np.cumsum(rows), []
+    for rank in ranks:
         if rank:
             bucket = int(codes[int(np.searchsorted(upto, rank))]) >> 1
             before = int(rows[codes < 2 * bucket].sum())
@@ -304,22 +328,26 @@ def _halving_keys(state: ScoreCounts, budget: Budget | None) -> list[int]:
                     keys.append(int(counts.keys[int(np.searchsorted(within, rank))]))
                     break
                 before = int(within[-1])
-    return keys
+    return np.array(keys, np.uint64)
 
 
-def _joined(sizes: Array, labels: Array, fixed: Array) -> tuple[Array, Array]:
+def _joined(sizes: Array, labels: Array, fixed: Array, rates: Array) -> tuple[Array, Array]:
     """The number of the final stratum of each stratum and range, and which cuts were crossed for lack of labels.
 
     Parameters
     ----------
     sizes, labels : int64 arrays of shape (n_strata, n_ranges), rows and labelled rows
     fixed : bool array of shape (n_ranges - 1,), which cuts are thresholds
+    rates : float64 array of shape (n_strata, n_ranges), design weights, 0 where they vary or are not recorded; ranges
+        of different ones are not joined
     """
     number, crossed, last = np.zeros(sizes.shape, np.int64), np.zeros(fixed.size, np.bool_), -1
     for h in range(len(sizes)):
-        expected = sizes[h] * (labels[h].sum() / max(1, sizes[h].sum()))
+        alike = _alike(rates[h], labels[h])
+        drawn, every = np.bincount(alike, labels[h]), np.bincount(alike, sizes[h])
+        expected = sizes[h] * (drawn / np.maximum(1, every))[alike]
         pieces: list[list[int]] = []  # of ranges
-        for segment in np.split(np.arange(sizes.shape[1]), np.flatnonzero(fixed) + 1):
+        for segment in np.split(np.arange(sizes.shape[1]), np.flatnonzero(fixed | (np.diff(alike) > 0)) + 1):
             own: list[list[int]] = [[]]
             for place in segment.tolist():
                 if own[-1] and expected[own[-1]].sum() >= _EXPECTED:
@@ -340,3 +368,13 @@ def _joined(sizes: Array, labels: Array, fixed: Array) -> tuple[Array, Array]:
             last += 1
             number[h, piece] = last
     return number, crossed
+
+
+def _alike(rates: Array, labels: Array) -> Array:
+    """The number of the run of ranges with one design weight; ranges without labels belong to the one before."""
+    runs, last, run = np.zeros(rates.size, np.int64), math.nan, 0
+    for place in np.flatnonzero(labels).tolist():
+        rate = float(rates[place])
+        run += abs(rate - last) > EQUAL * max(rate, last)
+        runs[place:], last = run, rate
+    return runs

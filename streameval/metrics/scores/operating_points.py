@@ -80,6 +80,7 @@ class OperatingPoint(Metric[Scalar, "ScorePart", "Vertex | Scalar | None", "Stat
     kind : the constraint, a key of `KINDS`
     at : the number in the constraint
     measure : the measure that is the value, one of those that `KINDS` lists for the kind; by default the first
+    asked : the name in results; empty for the usual one
 
     Raises
     ------
@@ -104,6 +105,7 @@ class OperatingPoint(Metric[Scalar, "ScorePart", "Vertex | Scalar | None", "Stat
     kind: str
     at: float
     measure: str = ""
+    asked: str = ""
 
     def __post_init__(self) -> None:
         share = 0 < self.at <= 1
@@ -123,8 +125,8 @@ class OperatingPoint(Metric[Scalar, "ScorePart", "Vertex | Scalar | None", "Stat
     @property
     def name(self) -> str:
         """``tpr@fpr=0.0001``, ``precision@recall=0.9``, ``precision@k=1000``, ``lift@0.01``."""
-        asked = "" if self.measure == "lift" else f"{self.kind}="
-        return f"{self.measure}@{asked}{format_number(self.at)}"
+        constraint = "" if self.measure == "lift" else f"{self.kind}="
+        return self.asked or f"{self.measure}@{constraint}{format_number(self.at)}"
 
     def points(self, rows: int) -> int | None:
         """Number of points that are taken of `rows` points; None if the constraint is on a rate."""

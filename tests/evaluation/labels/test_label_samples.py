@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 METRICS = ["roc_auc", "average_precision", "agc", "brier_score", "ece", "calibration_slope"]
 AT = ["threshold=0.3", "threshold=0.7"]
+RANKS = ["share=0.1", "k=12"]
 
 
 def rows(n: int, seed: int, decimals: int = 2, dtype: Any = np.float64) -> dict[str, Array]:
@@ -63,7 +64,7 @@ def test_labels_of_all_rows_give_the_value_without_an_error(
 ) -> None:
     """A census is no sample, whatever the design."""
     columns = rows(n, seed, decimals, dtype)
-    options: dict[str, Any] = {"score": "s", "metrics": METRICS, "at": AT}
+    options: dict[str, Any] = {"score": "s", "metrics": METRICS, "at": AT + RANKS, "truncate": [0.2]}
     exact = evaluate(table(columns, np.ones(n, bool)), **options)
     sampled = evaluate(table(columns, np.ones(n, bool)), **options, **design)
     for one, other in zip(exact.results, sampled.results, strict=True):
@@ -71,9 +72,13 @@ def test_labels_of_all_rows_give_the_value_without_an_error(
         if one.value == one.value:
             assert math.isclose(one.value, other.value, rel_tol=1e-9 if "slope" in one.metric else 1e-12, abs_tol=1e-14)
             assert other.stderr in (0, None)
+            assert other.rows == n
+            if "flagged" in one.metric:  # counted of all rows
+                assert (other.exact, other.ci_lower, other.ci_upper) == (True, one.value, one.value)
+                continue
             assert not other.exact
             assert other.lower != other.lower
-            assert (other.labelled, other.rows) == (n, n)
+            assert other.labelled == n
 
 
 @pytest.mark.parametrize("design", DESIGNS[:2])
@@ -96,6 +101,21 @@ def test_counts_of_all_rows_are_exact_and_labels_are_weighted_by_stratum(design:
         assert sample.value(f"flagged@threshold={at}") == pytest.approx(beyond.mean(), rel=1e-12)
     points = sample.operating_points()
     assert points["flagged"].to_pylist() == [int((columns["s"] >= at).sum()) for at in (0.3, 0.7)]
+
+
+@pytest.mark.parametrize("design", DESIGNS[:2])
+@pytest.mark.parametrize(("rank", "points"), [("share=0.1", 400), ("k=1205", 1205)])
+def test_the_score_at_a_rank_is_a_threshold(design: dict[str, str], rank: str, points: int) -> None:
+    """Scores of all rows are counted: values and intervals are those of the threshold, with ties."""
+    columns = rows(4000, 1)
+    sample = table(columns, np.random.default_rng(2).random(4000) < 0.1)
+    at = float(np.sort(columns["s"])[-points])
+    options: dict[str, Any] = {"score": "s", **design}
+    ranked = evaluate(sample, metrics=f"precision@{rank}", **options).results[0]
+    fixed = evaluate(sample, metrics=f"precision@threshold={at}", **options).results[0]
+    assert (ranked.metric, ranked.threshold) == (f"precision@{rank}", at)
+    for field in ("value", "stderr", "ci_lower", "ci_upper"):
+        assert getattr(ranked, field) == getattr(fixed, field) is not None
 
 
 def test_the_standard_error_is_at_least_that_of_a_stratified_sample() -> None:
@@ -189,17 +209,21 @@ def test_wrong_probabilities_of_one_stratum_are_shown() -> None:
 def test_every_output_says_that_it_is_an_estimate() -> None:
     """Terminal, JSON, Arrow, curves and page."""
     labelled = np.random.default_rng(11).random(3000) < 0.2
-    sample = evaluate(table(rows(3000, 12), labelled), score="s", metrics="roc_auc", at="k=10", sampled_by="uniform")
+    sample = evaluate(table(rows(3000, 12), labelled), score="s", metrics="roc_auc", truncate=0.1, sampled_by="uniform")
     n = int(labelled.sum())
     assert f"Estimated from {n:,} labels (uniform): what labels of all 3,000 rows would give." in str(sample)
     assert "(estimate)" in str(sample)
     assert f"Estimated from {n:,} labels (uniform)" in sample.to_html()
     plain = json.loads(json.dumps(sample.to_dict()))
-    assert plain["labels"] == {"labelled_rows": n}
+    assert plain["labels"] == {
+        "labelled_rows": n,
+        "labelled_positives": sum(one.positives for one in sample.label_strata),
+    }
+    assert plain["positives"] is plain["results"][0].get("positives") is None
     for result in (plain["results"][0], sample.to_arrow().to_pylist()[0]):
         assert (result["design"], result["labelled"], result["exact"]) == ("uniform", n, False)
         assert result["strata"] == len(plain["label_strata"]) > 5
-    assert "points" in str(sample.results[1].reason)
+    assert "areas down to a rank" in str(next(one for one in sample.results if one.metric == "agc@0.1").reason)
     assert not any(curve.exact for curve in sample.curves("roc", "precision_recall"))
 
 
@@ -214,6 +238,9 @@ def test_every_output_says_that_it_is_an_estimate() -> None:
         ({"sampled_by": "uniform", "weight": "p"}, "take no weight"),
         ({"sampled_by": "uniform", "nan": "half"}, "nan='drop'"),
         ({"sampled_by": "uniform", "resample_bins": 512}, "would change nothing"),
+        ({"sampled_by": "uniform", "unlabelled": "drop"}, "would change nothing"),
+        ({"sampled_by": "strata=label"}, "name a column of few values known for all rows"),
+        ({"sampled_by": "strata=p"}, "its numbers are not strata"),
         ({"sampled_by": "uniform", "cluster": "unit"}, "not estimated from sampled labels"),
     ],
 )
@@ -232,6 +259,10 @@ def test_labels_that_are_not_of_the_design_are_refused() -> None:
         evaluate(table(columns, labelled), score="s", sampled_by="size", unit="unit")
     with pytest.raises(LabelError, match=r"stratum 2 of 'stratum' has .* rows but no labels"):
         evaluate(table(columns, columns["stratum"] < 2), score="s", sampled_by="strata=stratum")
+    known = pa.array(columns["stratum"], mask=columns["stratum"] == 2)
+    unknown = table(columns, columns["stratum"] < 2).drop_columns("stratum").append_column("stratum", known)
+    with pytest.raises(LabelError, match=r"is null for .* the stratum of all rows must be known"):
+        evaluate(unknown, score="s", sampled_by="strata=stratum")
     with pytest.raises(LabelError, match="no row has a label"):
         evaluate(table(columns, np.zeros(300, bool)), score="s", sampled_by="uniform")
     columns["p"] = np.full(300, 1.5)
