@@ -9,6 +9,7 @@ too short. A vector of Spark ML is a struct of ``type``, ``size``, ``indices`` a
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -89,6 +90,12 @@ class TableNames(dict[int | str, str]):
     def of(self, schema: pa.Schema) -> pa.Schema:
         """The schema of a file with the table's names, without columns that the table no longer has."""
         return pa.schema([field.with_type(kind).with_name(name) for name, field, kind in self._fields(schema)])
+
+    def identity(self, column: str) -> list[str]:
+        """What identifies a path, and all above and below it, in the files; the same if the table renames others."""
+        near = tuple(f"{name}." for name in stored_names([column]))
+        above = {path for name in near for path in accumulate(name.split("."), "{}.{}".format)}
+        return sorted(str(key) for key, path in self.items() if path in above or path.startswith(near))
 
     def path_in(self, schema: pa.Schema, column: str) -> str:
         """The path in the file for a path in the table; the same path if the file lacks it."""

@@ -28,7 +28,7 @@ from streameval.store.nights.configuration import (
 )
 from streameval.store.nights.fold import find_types, fold_partitions
 from streameval.store.nights.merge import spec_as_kept
-from streameval.store.nights.partitions import discover, find_rewritten
+from streameval.store.nights.partitions import discover, find_rewritten, is_same
 from streameval.wording import unknown_column
 
 if TYPE_CHECKING:
@@ -278,16 +278,18 @@ class Backfill:
         partitions: list[Partition] = []
         gone: list[str] = []
         roots, by_name = {entry.root for entry in entries}, {entry.partition: entry for entry in entries}
-        present = {p.name: p for p in ([] if self.data is None else discover(self.data, roots, self.tables))}
-        changed = [p for p in present.values() if p.name in by_name and p.fingerprint != by_name[p.name].fingerprint]
+        columns = self.after.readable
+        present = {p.name: p for p in ([] if self.data is None else discover(self.data, roots, self.tables, columns))}
+        own = [partition for name, partition in present.items() if name in by_name]
+        changed = [p for p in own if not is_same(by_name[p.name].fingerprint, p.fingerprint)]
         rewritten = find_rewritten(changed, by_name, self.tables)
         for entry in entries:
             if self.data is None:
-                present |= {partition.name: partition for partition in _discover_again(entry, self.tables)}
+                present |= {partition.name: partition for partition in _discover_again(entry, self.tables, columns)}
             partition = present.get(entry.partition)
             if partition is None:
                 gone.append(entry.partition)
-            elif partition.fingerprint != entry.fingerprint and partition.name not in rewritten:
+            elif not is_same(entry.fingerprint, partition.fingerprint) and partition.name not in rewritten:
                 raise DataError(f"{entry.partition}: its files changed since it was folded; update or replace it first")
             else:
                 partitions.append(partition)
@@ -310,10 +312,10 @@ def _relabel_states(
     return replace(entry, states=tuple(states))
 
 
-def _discover_again(entry: Entry, tables: Tables) -> list[Partition]:
+def _discover_again(entry: Entry, tables: Tables, columns: Sequence[str]) -> list[Partition]:
     """The partitions at the original path of a night; empty if it no longer exists."""
     try:
-        return discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], tables)
+        return discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], tables, columns)
     except MissingInputError:
         return []
 
@@ -343,4 +345,5 @@ def _add_states(entry: Entry, folded: Entry | None, lacking: frozenset[_Column],
         raise DataError(f"{entry.partition}: its labels are not those that were folded; update or replace it first")
     new = tuple(state for state in folded.states if (state.group, state.of) in lacking)
     labels = own if own.column else labels
-    return replace(entry, labels=labels, states=(*states, *new), facts=merge_facts(entry, folded))
+    facts = merge_facts(entry, folded)
+    return replace(entry, fingerprint=folded.fingerprint, labels=labels, states=(*states, *new), facts=facts)

@@ -375,7 +375,7 @@ def find_changes(
         configuration.refuse_others(given)
     if data is None:
         return snapshot, configuration, Changes((), (), (), ())
-    partitions = _discover(context, data, snapshot, tables)
+    partitions = _discover(context, data, snapshot, tables, configuration.readable)
     return snapshot, configuration, compare_partitions(partitions, snapshot.entries, data, tables)
 
 
@@ -391,16 +391,18 @@ def find_replaced(
     """
     snapshot, configuration = context.begun()
     check_apart(context.location, data)
-    partitions = _discover(context, data, snapshot, tables)
+    partitions = _discover(context, data, snapshot, tables, configuration.readable)
     absent = [partition.name for partition in partitions if partition.name not in snapshot.entries]
     if absent:
         raise MissingInputError(f"{absent[0]}: the store has no such partition to replace; use update")
     return snapshot, configuration, partitions
 
 
-def _discover(context: StoreContext, data: object, snapshot: Snapshot, tables: Tables) -> list[Partition]:
+def _discover(
+    context: StoreContext, data: object, snapshot: Snapshot, tables: Tables, columns: Sequence[str]
+) -> list[Partition]:
     """The partitions of the data; raises `OptionError` if a file lies in the store."""
-    partitions = discover(data, {entry.root for entry in snapshot.entries.values()}, tables)
+    partitions = discover(data, {entry.root for entry in snapshot.entries.values()}, tables, columns)
     kind = context.location.filesystem.type_name
     files = (file for partition in partitions for file in partition.files)
     check_files(context.location, (file.path for file in files if file.filesystem.type_name == kind))

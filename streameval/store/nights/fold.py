@@ -28,7 +28,7 @@ from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts
 from streameval.store.nights.late import labels_for, read_rows, write_rows
 from streameval.store.nights.merge import finalize_nights
-from streameval.store.nights.partitions import fingerprint
+from streameval.store.nights.partitions import fingerprint, is_same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -259,7 +259,7 @@ class Folding:
         """Fold a partition; damaged files are left out, or raise `DataError`."""
         configuration, request = self.configuration, self.configuration.folding
         kept, folded = self._states(planned, engine, skip=skip)
-        if fingerprint(partition.files)[0] != partition.fingerprint:
+        if not is_same(fingerprint(partition.files)[0], partition.fingerprint):
             raise DataError(
                 f"{partition.name}: its files changed while they were read, so it was not added; run the update again"
             )

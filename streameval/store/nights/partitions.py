@@ -4,7 +4,8 @@ A partition is a leaf directory of a Hive tree (``night=2026-01-15``), or a file
 path relative to the root of the tree, even if only one night of the tree is given. Its fingerprint is a hash of the
 names, sizes and modification times of its files. In a bucket these come from a listing: `pyarrow.fs.FileInfo` has no
 ETag, and fetching it would cost one request per file. The server sets the modification time, so only a second write of
-the same size within the resolution of its clock goes unnoticed; ``verify`` detects even that.
+the same size within the resolution of its clock goes unnoticed; ``verify`` detects even that. Where a table identifies
+its columns by ids or by names in its files, the fingerprint also has what identifies each column that is read.
 
 ``night=2026-01-15/hour=3`` has the keys night and hour; a plain file name has none.
 """
@@ -27,7 +28,7 @@ from streameval.scan.faults import unreadable
 from streameval.wording import few, hint, unescaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from streameval.scan.files.tables import Tables
     from streameval.store.files.entries import Entry
@@ -77,7 +78,9 @@ class Changes:
     gone: tuple[str, ...]
 
 
-def discover(data: object, roots: Iterable[str] = (), tables: Tables | None = None) -> list[Partition]:
+def discover(
+    data: object, roots: Iterable[str] = (), tables: Tables | None = None, columns: Collection[str] = ()
+) -> list[Partition]:
     """Find the partitions of paths, patterns or URIs.
 
     Parameters
@@ -87,6 +90,8 @@ def discover(data: object, roots: Iterable[str] = (), tables: Tables | None = No
         Known roots; a file below one of them is named relative to it.
     tables : Tables, optional
         Version and snapshot of the tables among the data, by default the current ones; receives their histories.
+    columns : collection of str
+        The columns to read.
 
     Returns
     -------
@@ -105,10 +110,10 @@ def discover(data: object, roots: Iterable[str] = (), tables: Tables | None = No
     named = [data] if isinstance(data, str | os.PathLike) else data
     if not isinstance(named, list | tuple) or not all(isinstance(item, str | os.PathLike) for item in named):
         raise OptionError(f"a store folds files: name paths, patterns or URIs, not a {type(data).__name__}")
-    return group_files(locate_all(map(os.fspath, named), tables), roots)
+    return group_files(locate_all(map(os.fspath, named), tables), roots, columns)
 
 
-def group_files(located: Iterable[File], roots: Iterable[str] = ()) -> list[Partition]:
+def group_files(located: Iterable[File], roots: Iterable[str] = (), columns: Collection[str] = ()) -> list[Partition]:
     """The partitions of some files; see `discover`."""
     files = {(_with_scheme(file, file.path), file.name): file for file in located}
     by_name: dict[str, list[File]] = {}
@@ -128,7 +133,7 @@ def group_files(located: Iterable[File], roots: Iterable[str] = ()) -> list[Part
             raise DataError(f"{own[0].name}: named more than once; name inputs that do not overlap")
         times = ((file.size, 0 if file.table else file.mtime) for file in own)
         listed = [(size, time) for size, time in times if size is not None and time is not None]
-        facts = fingerprint(own, listed if len(listed) == len(own) else None)
+        facts = fingerprint(own, listed if len(listed) == len(own) else None, columns)
         partitions.append(Partition(name, roots_of_name[0], tuple(own), *facts))
     return sorted(partitions, key=lambda partition: natural(partition.name))
 
@@ -139,10 +144,13 @@ def _with_scheme(file: File, path: str) -> str:
     return path if kind == "local" else f"{kind}://{path}"
 
 
-def fingerprint(files: Sequence[File], sizes: Sequence[tuple[int, int]] | None = None) -> tuple[str, int]:
+def fingerprint(
+    files: Sequence[File], sizes: Sequence[tuple[int, int]] | None = None, columns: Collection[str] = ()
+) -> tuple[str, int]:
     """Hash of the names, sizes and modification times of files, and the total size; by default the current ones.
 
-    Files of a table have no times, because they are never overwritten, and its metadata have none.
+    Files of a table have no times, because they are never overwritten, and its metadata have none. A hash of each
+    column and of what identifies it in the files follows where a table has names of its own.
 
     Raises
     ------
@@ -157,7 +165,23 @@ def fingerprint(files: Sequence[File], sizes: Sequence[tuple[int, int]] | None =
             lines.append(f"{file.origin}\t{size}\t{time}{file.deleted.hex()}".encode())
         except UnicodeEncodeError as error:
             raise unreadable(file.name, error) from error
-    return hashlib.sha256(b"\n".join(lines)).hexdigest()[:32], sum(size for size, _ in sizes)
+    names = {id(file.names): file.names for file in files if file.names is not None}.values()
+    marks = [_digest(name) + _digest(str(sorted(one.identity(name) for one in names))) for name in columns if names]
+    return " ".join((hashlib.sha256(b"\n".join(lines)).hexdigest()[:32], *marks)), sum(size for size, _ in sizes)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two fingerprints are of the same files, and of the same columns as far as both have them."""
+    return one.split()[0] == other.split()[0] and _has_same_columns(one, other)
+
+
+def _has_same_columns(one: str, other: str) -> bool:
+    marks = {mark[:8]: mark for mark in one.split()[1:]}
+    return all(marks.get(mark[:8], mark) == mark for mark in other.split()[1:])
 
 
 def compare_partitions(
@@ -176,7 +200,7 @@ def compare_partitions(
         entry = entries.get(partition.name)
         if entry is None:
             new.append(partition)
-        elif entry.fingerprint == partition.fingerprint:
+        elif is_same(entry.fingerprint, partition.fingerprint):
             unchanged.append(partition)
         elif entry.root != partition.root:
             raise DataError(
@@ -206,16 +230,18 @@ def find_rewritten(changed: Sequence[Partition], entries: Mapping[str, Entry], t
     """The names of the partitions whose rows were only written to other files since they were folded.
 
     The versions of their tables are compared from the current one back, until a version has the files that were folded.
+    A partition that was folded from other columns than the current ones is none of them.
     """
     rewritten = set[str]()
+    same = {part.name for part in changed if _has_same_columns(entries[part.name].fingerprint, part.fingerprint)}
     for history in tables.histories:
-        pending, later = {partition.name for partition in changed}, dict[str, str]()
+        pending, later = same - rewritten, dict[str, str]()
         with suppress(DataError):  # versions that can no longer be read
             for rewrites, files in history:
                 prints = {partition.name: partition.fingerprint for partition in group_files(files)}
                 pending = {name for name in pending if prints.get(name) == later.get(name, prints.get(name))}
                 pending &= prints.keys()
-                rewritten |= {name for name in pending if prints[name] == entries[name].fingerprint}
+                rewritten |= {name for name in pending if prints[name] == entries[name].fingerprint.split()[0]}
                 pending -= rewritten
                 if not pending:
                     break

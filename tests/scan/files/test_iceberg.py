@@ -253,3 +253,38 @@ def test_refusals(table: Table, data: str, options: dict[str, int], kind: type[E
         plan(data.format(directory=table.location().removeprefix("file://")), ["score"], **options)
     with pytest.raises(OptionError, match="snapshot=1 would change nothing: no input is an Iceberg table"):
         plan(pa.table({"x": [1]}), ["x"], snapshot=1)
+
+
+def test_a_store_notices_other_columns_under_its_names(catalog: Any, tmp_path: Path) -> None:
+    """Renamed columns that it reads are folded again, even after compaction; others change nothing."""
+    rows = make_rows(1).append_column("old", pa.array([i % 9 / 9 for i in range(ROWS)], pa.float32()))
+    table = catalog.create_table("spam.renamed", schema=rows.schema)
+    table.append(rows)
+    store, name = Store(tmp_path / "store"), "catalog://local/spam.renamed"
+    store.update(name, score="score")
+    store.add(cluster="meta.length", data=name)
+    changes = [
+        (("campaign", "number"), False),
+        (("score", "tmp"), None),
+        (("old", "score"), True),
+        (("meta", "sizes"), None),
+        (("sizes.length", "width"), None),
+        (("sizes", "meta"), None),
+        (("meta.width", "length"), False),
+    ]
+    for names, changed in changes:
+        with table.update_schema() as schema:
+            schema.rename_column(*names)
+        if changed is not None:
+            assert store.update(name).changed == (("renamed",) if changed else ())
+            asked = {"score": "score", "cluster": "meta.length"}
+            assert store.evaluate().results == evaluate(name, **asked).results
+    compact(table, 1)
+    assert store.update(name).unchanged == 1
+    with table.update_schema() as schema:
+        schema.rename_column("score", "old")
+    with table.update_schema() as schema:
+        schema.rename_column("tmp", "score")
+    compact(table, 1)
+    assert store.update(name).changed == ("renamed",)
+    assert store.evaluate().results == evaluate(name, **asked).results

@@ -6,6 +6,7 @@ import json
 import shutil
 import struct
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -301,6 +302,19 @@ def test_column_mapping(tmp_path: Path, mode: str) -> None:
     assert rows_of(table, ("night",)) == [{"night": "1"}] * 3
     with pytest.raises(MissingColumnError, match="no column 'gone'"):
         plan(table, ["gone"])
+    store = Store(tmp_path / "store", threads=1)
+    store.update(table, score="score", where="m.x = 2 OR m.x = 4")
+    for old, new, changed in [("col-n", "added", 0), ("score", "label", 1), ("label", "score", 0), ("x", "y", 1)]:
+        edited(table, partial(exchange, {old: new, new: old}))
+        assert len(store.update(table, dry_run=True).changed) == changed, (old, new)
+
+
+def exchange(names: dict[str, str], kind: str, values: dict[str, Any]) -> None:
+    """Give columns and fields the names of each other."""
+    if kind == "metaData":
+        for old, new in names.items():
+            values["schemaString"] = values["schemaString"].replace(f'"name": "{old}"', f'"name": "-{new}"')
+        values["schemaString"] = values["schemaString"].replace('"name": "-', '"name": "')
 
 
 def number_fields(field: pa.Field, ids: dict[str, int]) -> pa.Field:
