@@ -231,6 +231,18 @@ def _quoted(word: str) -> str:
     return f"$'{''.join(written)}'"
 
 
+def labelled_rows(shares: Sequence[float]) -> str:
+    """A sentence for values of the labelled rows alone, given their shares of all rows.
+
+    Examples
+    --------
+    >>> labelled_rows([0.0123, 0.5])
+    'Values that use labels are of the 1.23% to 50.00% labelled rows, not an estimate for all.'
+    """
+    texts = dict.fromkeys(f"{share:.2%}" for share in (min(shares), max(shares)))
+    return f"Values that use labels are of the {' to '.join(texts)} labelled rows, not an estimate for all."
+
+
 def size(nbytes: int) -> str:
     """Bytes for people.
 

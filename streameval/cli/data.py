@@ -13,7 +13,7 @@ from streameval.cli.options import options
 from streameval.cli.store import store_named, stored, tell_plan
 from streameval.errors import OptionError
 from streameval.saving import check_writable
-from streameval.wording import plural, visible
+from streameval.wording import labelled_rows, plural, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -86,6 +86,8 @@ def attribution_tables(found: Attribution, *, from_store: bool = False) -> Rende
         parts.append(conclusion(name, rows, found))
     if found.options.get("changed_from"):
         parts.append(f"\n{stayed(found)}")
+    if found.labelled_share is not None:
+        parts.append(labelled_rows([found.labelled_share]))
     parts += [f"left out: {plural(rows, 'row')}, {visible(reason)}" for reason, rows in found.dropped]
     parts += [f"skipped: {visible(name)}: {visible(reason)}" for name, reason in found.skipped]
     if why := hashed(found, IN_DATA if from_store else READ_ONCE):

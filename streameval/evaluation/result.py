@@ -71,7 +71,8 @@ class Evaluation(Drawing, Saved):
         What became of labels from another table; empty without one. Statements that were ``read``; of these
         ``duplicates``, ``superseded`` by a later one, with ``null_ids``, or ``later`` than `labels_as_of`. Ids whose
         latest statements are ``withdrawn``, in ``conflicts``, ``used`` for rows, or ``orphans`` without a row. Then
-        ``labelled_rows``, and ``rows_without_id``. Of a sample of labels ``labelled_rows`` and ``labelled_positives``.
+        ``labelled_rows``, and ``rows_without_id``. Of a sample of labels, and of nights, ``labelled_rows`` and
+        ``labelled_positives``.
     label_strata : tuple of LabelStratum
         The strata of a sample of labels, with the rows that the design weights of each sum up to; else empty.
     judgements : tuple of Judgement

@@ -110,7 +110,7 @@ def finalize_all(
         _resampled=resampled,
         counts=_counts(resampled, labels, samples, level or LEVEL),
         label_strata=tuple(one for s in samples for one in s.strata),
-        labels={} if request.design is None else sampled,
+        labels={} if request.design is None and request.late is None else sampled,
         slice_estimates=tuple(slice_estimates),
         _sliced=slices if slicing.keys else None,
     )

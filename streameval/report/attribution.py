@@ -207,6 +207,11 @@ def conclusion(name: str, rows: pa.Table, attribution: Attributed) -> str:
     return f"{many} of {int(totals[every]):,} {'are' if rows.num_rows > 1 else 'is'} {percent(share)} of {loss}"
 
 
+def _compared_rows(attribution: Attributed) -> str:
+    """The rows that slices are compared with."""
+    return "all rows" if attribution.labelled_share is None else "all labelled rows"
+
+
 def _sliced(rows: pa.Table, attribution: Attributed) -> str:
     """A sentence on the value that slices are compared with, and on the slices left out."""
     totals = attribution.totals
@@ -218,7 +223,8 @@ def _sliced(rows: pa.Table, attribution: Attributed) -> str:
     else:
         shown = "no slice that can be ranked falls short of the whole" if left else _WORDS["slices"][2]
     whole = "has no value" if math.isnan(totals["whole"]) else f"{totals['whole']:.6f}"
-    said = [shown, f"{attribution.slice_metric} of all rows {whole}"]
+    compared = _compared_rows(attribution)
+    said = [shown, f"{attribution.slice_metric} of {compared} {whole}"]
     if left:
         valueless = int(totals["slices_without_value"])
         units = f"fewer than {totals['slices_least_units']:g} effective units of rows, positives or negatives"
@@ -227,7 +233,7 @@ def _sliced(rows: pa.Table, attribution: Attributed) -> str:
     if "slices_ci_level" in totals:
         unit, level = attribution.options.get("unit") or "row", totals["slices_ci_level"] * 100
         promise = "few of those shown miss" if totals["slices_selected"] > 1 else "those of all slices hold together"
-        below = f"{int(totals['slices_below'])} of {rows.num_rows} worse than all rows"
+        below = f"{int(totals['slices_below'])} of {rows.num_rows} worse than {compared}"
         said.append(f"{level:.4g} % intervals by {unit}, widened so that {promise}: {below}")
     return "; ".join(said)
 
@@ -322,8 +328,8 @@ def _costliest(row: Mapping[str, Any], attribution: Attributed) -> str:
     named = [f"{c.partition('=')[0]}={visible(slice_text(row[c]))}" for c in own if is_of(c, row.get("by"))]
     values = row["value"], attribution.totals["whole"]
     value, whole = (number(each, digits(values)) for each in values)
-    metric = spoken(attribution.slice_metric or "")
-    return f"Slice {', '.join(named)} costs most: its {metric} is {value}, against {whole} of all rows."
+    metric, rows = spoken(attribution.slice_metric or ""), _compared_rows(attribution)
+    return f"Slice {', '.join(named)} costs most: its {metric} is {value}, against {whole} of {rows}."
 
 
 def _blocks(name: str, rows: pa.Table, attribution: Attributed, *, with_examples: bool = False) -> Iterator[Block]:

@@ -402,7 +402,9 @@ def label_counts(evaluation: Found) -> list[str]:
     rows, positives, of, counts = evaluation.rows, evaluation.positives, "", []
     if evaluation.labels:
         labelled = evaluation.labels["labelled_rows"]
-        counts = [f"{labelled:,} labelled" + (f" ({labelled / rows:.2%})" if rows else "")]
+        every = rows + dict(evaluation.dropped).get("null label", 0)  # which a store leaves out of the rows
+        of_all = f" ({labelled / every:.2%}{f' of {every:,}' if every > rows else ''})" if every else ""
+        counts = [f"{labelled:,} labelled{of_all}"]
         rows, of = labelled, " of labelled"
         positives = evaluation.labels.get("labelled_positives", positives)
     share = f" ({positives / rows:.2%}{of})" if rows and positives is not None else ""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.report.elements import Cell, Head, Row, Table, range_of
 from streameval.results import FEW_FREEDOM, slice_name, slice_text
-from streameval.wording import apart, few, plural, visible
+from streameval.wording import apart, few, labelled_rows, plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -250,10 +250,8 @@ def labelled_said(results: Iterable[Scalar]) -> list[str]:
     results = list(results)
     samples = dict.fromkeys(_drawn_said(one) for one in results if one.design is not None)
     estimated = [f"Estimated from {drawn} of all {rows:,} rows would give." for drawn, rows in samples]
-    shares = [one.labelled_share for one in results if one.basis and one.labelled_share is not None][:1]
-    return estimated + [
-        f"Values that use labels are of the {one:.2%} labelled rows, not an estimate for all." for one in shares
-    ]
+    shares = [one.labelled_share for one in results if one.basis and one.labelled_share is not None]
+    return estimated + ([labelled_rows(shares)] if shares else [])
 
 
 def _drawn_said(one: Scalar) -> tuple[str, int]:
@@ -580,8 +578,8 @@ def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
 def night_notes(columns: Mapping[str, Sequence[Scalar]], nights: Sequence[str]) -> list[str]:
     """Notes on a table of values by night; `columns` holds the results of all nights by column.
 
-    They give level and unit of sampling intervals, nights without a value or an interval with reasons, and nights with
-    rough intervals.
+    They give the share of labelled rows, level and unit of sampling intervals, nights without a value or an interval
+    with reasons, and nights with rough intervals.
 
     Examples
     --------
@@ -594,7 +592,8 @@ def night_notes(columns: Mapping[str, Sequence[Scalar]], nights: Sequence[str]) 
         for column, results in columns.items()
         for night, result in zip(nights, results, strict=True)
     ]
-    return [*_units([result for _, _, result in cells], store=True, warn=False), *_missing(cells, "night")]
+    results = [result for _, _, result in cells]
+    return [*labelled_said(results), *_units(results, store=True, warn=False), *_missing(cells, "night")]
 
 
 def _named(places: Mapping[str, None], what: str) -> str:

@@ -20,7 +20,7 @@ from streameval.store.backfill import Backfill, extend_configuration, list_added
 from streameval.store.files.location import check_apart, check_empty, check_files
 from streameval.store.nights.configuration import KEPT, Configuration, plain_options
 from streameval.store.nights.fold import Folding, Night, find_types, fold_partitions
-from streameval.store.nights.late import OPEN, Arrived, close_nights, deliver, find_ids, newest_day
+from streameval.store.nights.late import OPEN, Arrived, close_nights, deliver, find_ahead, find_ids, newest_day
 from streameval.store.nights.merge import labels_of
 from streameval.store.nights.partitions import Changes, compare_partitions, discover, select_entries
 from streameval.store.vacuum import bound_scores, vacuum
@@ -56,6 +56,8 @@ class Update:
     joined, left : columns and metrics that were added or removed
     altered : options that changed: the name of each, its old and its new value
     keeps : the configuration of the store in words; only for its first update
+    closed : nights that are closed for late labels from now on
+    ahead : new nights that close no others, as they are in the future or more than 8 days after the one before
     labels : what became of late labels: statements ``read``, ``new``, ``known``, with ``null_ids``; ids in
         ``conflicts``
     """
@@ -74,6 +76,8 @@ class Update:
     left: tuple[str, ...] = ()
     keeps: str = ""
     altered: tuple[tuple[str, Any, Any], ...] = ()
+    closed: tuple[str, ...] = ()
+    ahead: tuple[str, ...] = ()
     labels: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -89,6 +93,9 @@ class Update:
         gone = [name for name in self.gone if name not in self.lacking]
         parts += [f"{len(gone)} gone from the data but kept ({few(gone)})"] if gone else []
         parts += [f"{len(self.lacking)} without the column ({few(self.lacking)})"] if self.lacking else []
+        parts += [f"{len(self.closed)} closed for late labels ({few(self.closed)})"] if self.closed else []
+        ahead = "in the future or long after the others, so that it closes none"
+        parts += [f"{len(self.ahead)} {ahead} ({few(self.ahead)})"] if self.ahead else []
         if self.labels:
             counts = [f"{count:,} {what.replace('_', ' ')}" for what, count in self.labels.items() if count]
             parts.append(f"labels: {', '.join(counts) or 'none that are new'}")
@@ -223,7 +230,8 @@ class Changing:
     def remove(self, names: str | Sequence[str] = (), *, columns: str | Sequence[str] = ()) -> Update:
         """Remove partitions by name, such as ``night=2026-01-11``, or columns; earlier versions still have them.
 
-        An update that finds the files of a partition adds it again; `add` adds a column again.
+        An update that finds the files of a partition adds it again; `add` adds a column again. Without the newest
+        night, nights that it closed for late labels stay closed.
 
         Parameters
         ----------
@@ -624,9 +632,13 @@ def _commit(
         incomplete=(*(name for name, entry in entries.items() if entry.incomplete), *done.incomplete),
     )
     if changed:
+        before = snapshot.entries | entries
+        after = close_nights(before.values(), configuration)
+        shut = tuple(e.partition for e in after if before[e.partition].state(OPEN, "") and not e.state(OPEN, ""))
+        ahead = tuple(find_ahead(before, done.new)) if configuration.late is not None else ()
+        done = with_changes(done, closed=shut, ahead=ahead)
         action = f"{done}; {done.keeps}" if done.keeps else str(done)
         evaluations = {name: night.evaluation for name, night in nights.items()}
-        after = close_nights((snapshot.entries | entries).values(), configuration)
         context.commit(snapshot, configuration, after, action, evaluations)
     if not errors:
         return done

@@ -181,6 +181,9 @@ def _restore_evaluation(results: Recalled, request: Request, nights: Nights, eng
         _threshold=request.options["aul_threshold"],
         ci_level=level,
         counts=results[2],
+        labels={}
+        if request.late is None
+        else {"labelled_rows": labels.neg + labels.pos, "labelled_positives": labels.pos},
         _again=None if level is None else cache(lambda: nights.evaluate(engine, request)),
     )
 

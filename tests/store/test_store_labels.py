@@ -159,6 +159,10 @@ def test_values_say_that_they_are_of_labelled_rows(tmp_path):
     assert len(store.check(["roc_auc[s] >= 0 of labelled proven @95%", "rows > 0"]).judgements) > 1
     assert store.history("roc_auc", by="g").series[-1].points[0].night.basis == "labelled rows"
     assert store.attribute(score="s", by="g").basis == "labelled rows"
+    said = f"Values that use labels are of the {found.results[0].labelled_share:.2%} labelled rows"
+    assert f"{found.labels['labelled_rows']} labelled (" in str(found)
+    assert said in str(found)
+    assert store.check("roc_auc[s] >= 0").notes[0].startswith("Values that use labels are of the ")
     assert store.info().late["open"] == 2
     assert store.evaluate(as_of=0).positives == 0
     assert str(store.update(labels=labels)) == "labels: none that are new"
@@ -197,8 +201,9 @@ def test_closed_nights_keep_their_labels_and_lose_their_ids(tmp_path):
     labels = write_labels(tmp_path / "labels.parquet", [(i, 1, i % 2) for i in range(IDS)])
     store.update(labels=labels)
     own = contents(store)
-    for name in NIGHTS[1:]:
-        store.update(write_night(name, tmp_path / "data"))
+    done = [store.update(write_night(name, tmp_path / "data")) for name in NIGHTS[1:]]
+    assert [one.closed for one in done] == [(), (NIGHTS[0],)]
+    assert f"1 closed for late labels ({NIGHTS[0]})" in str(done[1])
     assert [entry.partition for entry in store.partitions() if entry.state(OPEN, "")] == NIGHTS[1:]
     assert own.items() <= contents(store).items()
     statements = store.info().late["statements"]
@@ -286,10 +291,13 @@ def test_the_command_line_takes_labels_without_data(tmp_path, capsys):
     labels = write_labels(tmp_path / "labels.parquet", [(i, 1, i % 2) for i in range(IDS)])
     store, data = str(tmp_path / "store"), str(tmp_path / "data")
     main(
-        ["update", store, data, "--score", "s", "--nan", "drop", "--on", "id", "--label-time", "t"],
+        ["update", store, data, "--score", "s", "--by", "g", "--nan", "drop", "--on", "id", "--label-time", "t"],
         standalone_mode=False,
     )
     main(["update", store, "--labels", str(labels)], standalone_mode=False)
     assert f"1 changed ({NIGHTS[0]}), labels: {IDS} read, {IDS} new" in capsys.readouterr().err
     main(["info", store], standalone_mode=False)
     assert "1 open night, rows of" in capsys.readouterr().out
+    for command in (["history", store, "--metric", "roc_auc"], ["attribute", store, "--score", "s", "--by", "g"]):
+        main(command, standalone_mode=False)
+        assert "labelled rows, not an estimate for all" in capsys.readouterr().out

@@ -96,15 +96,13 @@ class Delivered(NamedTuple):
     Attributes
     ----------
     runs : published files of statements, oldest first; see `streameval.store.statements`
-    files : name, size, modification time, number and newest night of the files of labels that were read
-    deliveries : how many they are
+    files : name, size and modification time of the files of labels that were read, and the newest night at that time
     rows, bytes : number of statements, and size of their files
-    forgotten : numbers of the files that are read again if they are named, as vacuum may have deleted their statements
+    forgotten : places of the files that are read again if they are named, as vacuum may have deleted their statements
     """
 
     runs: Sequence[str] = ()
     files: Sequence[Sequence[str | int]] = ()
-    deliveries: int = 0
     rows: int = 0
     bytes: int = 0
     forgotten: Sequence[int] = ()

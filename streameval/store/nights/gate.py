@@ -50,7 +50,7 @@ from streameval.store.nights.judgements import BUILT_IN, COMPLETE, PRESENT, Judg
 from streameval.store.nights.partitions import day_of, is_between, span, suggest_names
 from streameval.store.nights.replicates import NIGHTS, ReplicateCache
 from streameval.store.nights.windows import RuleNights, judge_usual, judge_year
-from streameval.wording import digits, few, plural
+from streameval.wording import digits, few, labelled_rows, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +76,7 @@ class Check(Saved):
     judged : number of judgements made now
     passed : whether no judgement keeps the gate closed
     odd : other unusual facts of the newest failing night, in words
-    notes : the error of rules that are read every night, in words
+    notes : the error of rules that are read every night, and the share of labelled rows, in words
     recent : the known judgements of the last `RECENT` nights
     source : where the judgements come from
     """
@@ -206,7 +206,7 @@ class Gate:
             remedy = suggest_names(name, names) or f"it has {span(names)}"
             shown.append(self._failure(PRESENT, name, "", f"the store has no such night; {remedy}"))
         place = {name: i for i, name in enumerate(names)}
-        notes = self._notes(shared)
+        notes = (*self._notes(shared), *self._labelled(shown))
         shown.sort(key=lambda one: place.get(one.partition, len(place)))
         newest = scope[-1].partition if scope else named[-1]
         lasting = [rule for rule in rules if rule.metric not in LIVE]
@@ -272,6 +272,15 @@ class Gate:
                 f"the error of a year is shared by {plural(self.sharing, 'rule')}, on {shared[0]} by {shared[1]}"
             )
         return tuple(notes)
+
+    def _labelled(self, shown: Sequence[Judgement]) -> tuple[str, ...]:
+        """What part of the rows of the nights with late labels their values are of."""
+        if self.nightly.configuration.late is None or all(rule.metric in (*FACTS, *LIVE) for rule in self.rules):
+            return ()
+        names = {one.partition for one in shown if one.rule not in BUILT_IN}
+        counts = [entry.labels for entry in self.entries if entry.partition in names]
+        shares = [(one.neg + one.pos) / (one.neg + one.pos + one.null) for one in counts if one.null]
+        return (labelled_rows(shares),) if shares else ()
 
     def _refuse_unknown(self, rule: Rule) -> None:
         """Raise `OptionError` if a rule refers to data that the store does not have."""

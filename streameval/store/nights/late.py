@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.typing import Array
 
+    _Arrival = tuple[int, int]  # the number of a file of labels, and the newest night when it arrived
+
 OPEN = "open"  # the group of the file of rows among the states of an open night
 FAN = 8  # number of runs that are merged into one
 GAP = 8  # days: a night that is later than this after the one before it closes no other
@@ -170,24 +172,14 @@ def deliver(
     what, latest = f"label column {source.column!r}", source.conflicts == "latest"
     kept = _read_runs(files, delivered.runs)
     located = locate_all(labels)
-    facts: list[tuple[str | int, ...]] = [
-        (file.name, *detail) for file, detail in zip(located, scan.details(located), strict=True)
-    ]
-    known = {tuple(fact): (int(number), int(night)) for *fact, number, night in delivered.files}
-    numbers, forgotten, deliveries = dict(known), {*delivered.forgotten}, delivered.deliveries
-    due = [i for i, fact in enumerate(facts) if verify or fact not in known or known[fact][0] in forgotten]
-    for i in due:
-        if facts[i] not in numbers:
-            numbers[facts[i]], deliveries = (deliveries, newest), deliveries + 1
-    arrivals = {located[i].name: numbers[facts[i]] for i in due}
-    parts = _read([located[i] for i in due], source, configuration, engine) if due else []
+    numbers, arrivals = _number(located, delivered, newest, verify=verify)
+    due = [file for file in located if file.name in arrivals]
+    parts = _read(due, source, configuration, engine) if due else []
     _check_types(kept, parts, what)
     read = sum(part.fates.size for part in parts)
-    if (delivered.rows + read) * _ROW_BYTES > engine.budget.limit / STATE_SHARE:
-        needed = (delivered.rows + read) * _ROW_BYTES
-        raise OptionError(
-            f"labels: {plural(delivered.rows + read, 'statement')} take about {size(needed)}: raise memory"
-        )
+    rows, needed = delivered.rows + read, (delivered.rows + read) * _ROW_BYTES
+    if needed > engine.budget.limit / STATE_SHARE:
+        raise OptionError(f"labels: {plural(rows, 'statement')} take about {size(needed)}: raise memory")
     arriving = [_statements(part, *arrivals[part.name]) for part in parts]
     every = Statements.joined([*kept, *arriving], what) if kept or arriving else _none()
     labels_by_id, conflicts = _resolved(every, source, configuration)
@@ -199,18 +191,30 @@ def deliver(
     counts |= {"known": read - counts["null_ids"] - counts["new"], "conflicts": int(conflicts.size)}
     if not new.first.size:
         return Arrived(configuration, labels_by_id, None, False, counts)
-    runs = list(delivered.runs)
-    if len(runs) + 1 >= FAN:
-        runs, new_run = [], every.only(places)
-    else:
-        new_run = new
+    merged = len(delivered.runs) + 1 >= FAN
+    runs, new_run = ([], every.only(places)) if merged else (delivered.runs, new)
     name, nbytes = files.publish(lambda sink: pq.write_table(new_run.to_arrow(), sink, compression="zstd"))
     total = nbytes + (delivered.bytes if runs else 0)
-    read_again = forgotten - {number for number, _ in arrivals.values()}
-    entries = [(*fact, *number) for fact, number in numbers.items()]
-    after = Delivered([*runs, name], entries, deliveries, places.size, total, sorted(read_again))
-    unknown = len(numbers) > len(known)
+    forgotten = sorted({*delivered.forgotten} - {number for number, _ in arrivals.values()})
+    entries = [(*fact, night) for fact, (_, night) in numbers.items()]
+    after = Delivered([*runs, name], entries, places.size, total, forgotten)
+    unknown = len(entries) > len(delivered.files)
     return Arrived(configuration.delivered(after), labels_by_id, _table_of(new, configuration), unknown, counts)
+
+
+def _number(
+    files: Sequence[File], delivered: Delivered, newest: int, *, verify: bool
+) -> tuple[dict[tuple[str | int, ...], _Arrival], dict[str, _Arrival]]:
+    """The arrivals of all files of labels, by name, size and time; and of those to read, by name."""
+    numbers: dict[tuple[str | int, ...], _Arrival] = {
+        tuple(fact): (i, int(night)) for i, (*fact, night) in enumerate(delivered.files)
+    }
+    due: dict[str, _Arrival] = {}
+    for file, detail in zip(files, scan.details(files), strict=True):
+        fact = (file.name, *detail)
+        if verify or fact not in numbers or numbers[fact][0] in delivered.forgotten:
+            due[file.name] = numbers.setdefault(fact, (len(numbers), newest))
+    return numbers, due
 
 
 def _check_types(kept: Sequence[Statements], parts: Sequence[StatementPart], what: str) -> None:
@@ -418,6 +422,12 @@ def newest_day(names: Iterable[str]) -> int:
     return max([*days[:1], *near], default=today)
 
 
+def find_ahead(names: Iterable[str], new: Iterable[str]) -> list[str]:
+    """The new nights that are later than the newest one that counts, so that they close no others."""
+    newest = newest_day(names)
+    return [name for name in new if day_of(name, "").toordinal() > newest]
+
+
 def close_nights(entries: Iterable[Entry], configuration: Configuration) -> list[Entry]:
     """The nights, of which those are closed that are older than the newest by the span of open ones."""
     entries = list(entries)
@@ -463,8 +473,8 @@ def _find(table: IdTable, ids: IdTable) -> Array:
 def write_all(statements: Statements, delivered: Delivered, files: PublishedFiles) -> Delivered:
     """Write all statements as one run, in place of those of `delivered`; its files may have had others."""
     name, nbytes = files.publish(lambda sink: pq.write_table(statements.to_arrow(), sink, compression="zstd"))
-    forgotten = [int(number) for *_, number, _ in delivered.files]
-    return delivered._replace(runs=[name], rows=statements.first.size, bytes=nbytes, forgotten=forgotten)
+    forgotten = range(len(delivered.files))
+    return Delivered([name], delivered.files, statements.first.size, nbytes, list(forgotten))
 
 
 def open_days(configuration: Configuration) -> int:
