@@ -132,7 +132,8 @@ class Changing:
             Files of late labels, in the order of their arrival, for a store that was created with ``on``: labels for
             rows of nights that are here, or that come later. The nights that have one of the ids are folded anew, in
             the same commit, from rows that the store keeps of the nights of the last `labels_open`. Files that are
-            known by name, size and time are not read. See ``labels`` of `streameval.evaluate`.
+            known by name, size and time are not read, unless `vacuum` deleted statements since: name all files again
+            with a night that was removed and comes back. See ``labels`` of `streameval.evaluate`.
         allow_unmatched : bool
             Accept labels of which none has the id of a row; they wait for their night.
         dry_run : bool
@@ -512,8 +513,8 @@ def _fold(
                 nights |= _relabel(snapshot, arrived, nights, engine, files, arrival)
             refused = _refuse_labels(snapshot, configuration, nights)
             stale = [name for name in refused if name not in _names(partitions)]
-            if stale:  # a night with new labels must not keep its old states beside them
-                raise _labels_error(str(refused[stale[0]]), arrival)
+            if stale or (refused and arrival.labels):  # the labels must not be committed beside the old states
+                raise _labels_error(str(refused[[*stale, *refused][0]]), arrival)
     nights = {n: night for n, night in nights.items() if n not in refused}
     counts = {} if arrived is None or not arrival.labels else dict(arrived.counts)
     return configuration, nights, errors | refused, counts

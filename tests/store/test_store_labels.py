@@ -285,6 +285,32 @@ def test_damage_and_bad_rows_are_named(tmp_path):
         store.add(score="u")
 
 
+def test_files_that_are_left_out_and_labels_that_are_refused(tmp_path):
+    """Of an incomplete night, the rows that were folded; labels of a third class are named by their file."""
+    night = write_night(NIGHTS[0], tmp_path / "data")
+    rows = pq.read_table(night / "part-0.parquet")
+    pq.write_table(rows, night / "part-1.parquet", compression="none")
+    column = pq.ParquetFile(night / "part-1.parquet").metadata.row_group(0).column(rows.column_names.index("s"))
+    damaged, start = bytearray((night / "part-1.parquet").read_bytes()), column.data_page_offset
+    damaged[start : start + 16] = bytes([255]) * 16
+    (night / "part-1.parquet").write_bytes(damaged)
+    store = Store(tmp_path / "store", threads=1)
+    assert store.update(tmp_path / "data", **WHAT, **LATE, on_error="skip").incomplete == (NIGHTS[0],)
+    version, third = store.info().version, [(i, 1, i % 3) for i in range(IDS)]
+    bad = write_labels(tmp_path / "bad.parquet", third)
+    write_night(NIGHTS[1], tmp_path / "data")
+    for data in (None, tmp_path / "data" / NIGHTS[1]):
+        with pytest.raises(LabelError, match=r"bad.parquet: .*; correct the labels"):
+            store.update(data, labels=bad)
+    assert store.info().version == version
+    labels = {i: i % 2 for i in range(IDS)}
+    store.update(labels=write_labels(tmp_path / "good.parquet", [(i, 1, label) for i, label in labels.items()]))
+    write_night(NIGHTS[0], tmp_path / "joined", labels)
+    joined = Store(tmp_path / "other", threads=1)
+    joined.update(tmp_path / "joined", **WHAT, unlabelled="size")
+    assert contents(store) == contents(joined)
+
+
 def test_the_command_line_takes_labels_without_data(tmp_path, capsys):
     """The first update names the ids, the next one needs labels alone."""
     write_night(NIGHTS[0], tmp_path / "data")
