@@ -313,7 +313,10 @@ class Commands(click.Group):
         except click.UsageError as error:
             text = error.format_message()
             if isinstance(error, click.NoSuchOption) and error.option_name in _FROM_FILES:
-                text = f"{error.option_name}: estimates from sampled labels come from files: evaluate (--sampled-by)"
+                text = (
+                    f"No such option '{error.option_name}'. Estimates from sampled labels come from files: evaluate "
+                    "(--sampled-by)"
+                )
             shown = visible_lines(masked(text))
             if shown == error.format_message():
                 raise  # keeps its kind: without a command, click shows the help alone
