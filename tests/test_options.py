@@ -113,6 +113,7 @@ MORE: dict[str, Any] = {  # the same of every other option of the table
     "top": 5,
     "examples": "s",
     "examples_per": 1,
+    "adjust": "family",
     "from_": "id",
     "id": "n",
     "for_": "precision@threshold=0.5",
@@ -290,8 +291,8 @@ def test_verbs_without_a_store_honour_or_refuse_every_option(name: str, data: Pa
     """`attribute`, `quantile_sketch`, `churn` and `simulate`, as the test above for other verbs."""
     value = {"metric": "pairwise.fscore", "unlabelled": "drop", "changed_from": "k"}.get(name, {**OTHER, **MORE}[name])
     attributed: dict[str, Any] = {"cluster": "id", "classes": "k"}
-    if name in ("score", "by", "ci", "unit", "nan"):
-        attributed = {"score": "s", "by": "k"} | ({"unit": "id"} if name == "ci" else {})
+    if name in ("score", "by", "ci", "unit", "nan", "adjust"):
+        attributed = {"score": "s", "by": "k"} | ({"unit": "id"} if name in ("ci", "adjust") else {})
     elif name in ("label", "pos_label", "aul_threshold", "unlabelled"):
         attributed = {"cluster": "id", "label": "label"}
     elif "on" in needed(name) or name == "on":
