@@ -284,6 +284,13 @@ class Gate:
 
     def _refuse_unknown(self, rule: Rule) -> None:
         """Raise `OptionError` if a rule refers to data that the store does not have."""
+        level = rule.level is not None and not rule.always
+        if rule.slices and (rule.than is not None or rule.slices == EVERY or level):
+            raise OptionError(
+                f"{rule.text!r}: slices of a night are named by column and judged one column at a time, by their "
+                "values or together for a year: always @95%, or leave out the level; the files of a night take "
+                "this rule: streameval evaluate"
+            )
         columns = self.nightly.configuration.readable
         if rule.metric in DRIFTS:
             score_request(self.nightly.configuration, str(rule.of))
@@ -307,12 +314,6 @@ class Gate:
             )
         self._columns_of(rule)
         if rule.slices:
-            if rule.than is not None or rule.slices == EVERY or (rule.level is not None and not rule.always):
-                raise OptionError(
-                    f"{rule.text!r}: slices of a night are named by column and judged one column at a time, by their "
-                    "values or together for a year: always @95%, or leave out the level; the files of a night take "
-                    "this rule: streameval evaluate"
-                )
             self.nightly.slicing_of(rule)
 
     @cached_property
