@@ -167,6 +167,7 @@ class ClassReplicates:
 
     Examples
     --------
+    >>> from functools import partial
     >>> import pyarrow as pa
     >>> from streameval.budget import Budget
     >>> from streameval.states.contingency.counts import ContingencySpec
