@@ -20,8 +20,9 @@ from streameval.store.backfill import Backfill, extend_configuration, list_added
 from streameval.store.files.location import check_apart, check_empty, check_files
 from streameval.store.nights.configuration import KEPT, Configuration, plain_options
 from streameval.store.nights.fold import Folding, Night, find_types, fold_partitions
-from streameval.store.nights.late import OPEN, Arrived, close_nights, deliver, find_ahead, find_ids, newest_day
+from streameval.store.nights.late import Arrived, deliver
 from streameval.store.nights.merge import labels_of
+from streameval.store.nights.open_nights import OPEN, close_nights, find_ahead, find_ids, newest_day
 from streameval.store.nights.partitions import Changes, compare_partitions, discover, select_entries
 from streameval.store.vacuum import bound_scores, vacuum
 from streameval.wording import few, plural, visible

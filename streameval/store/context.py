@@ -16,8 +16,8 @@ from streameval.store.files.ledger import Ledger
 from streameval.store.files.published import StateFiles
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.judgements import Judgements
-from streameval.store.nights.late import OPEN
 from streameval.store.nights.merge import Nights, columns_kept
+from streameval.store.nights.open_nights import OPEN
 from streameval.store.nights.results import MetricSeries, ResultCache
 
 if TYPE_CHECKING:

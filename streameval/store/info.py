@@ -14,7 +14,7 @@ from streameval.scan.files.tables import Tables
 from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
 from streameval.store.evaluate import dates_of
-from streameval.store.nights.late import OPEN
+from streameval.store.nights.open_nights import OPEN
 from streameval.store.nights.partitions import select_entries
 from streameval.wording import few, plural, size, visible
 

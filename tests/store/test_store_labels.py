@@ -19,7 +19,7 @@ from streameval.cli import main
 from streameval.errors import DataError, FormatError, LabelError, NullError, OptionError
 from streameval.store.files.published import content_of
 from streameval.store.nights import late
-from streameval.store.nights.late import OPEN
+from streameval.store.nights.open_nights import OPEN
 
 NIGHTS = [f"night=2026-01-0{i}" for i in (1, 2, 3)]
 IDS = 30  # ids of all nights; some are in several nights, or twice in one

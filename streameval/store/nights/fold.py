@@ -26,8 +26,8 @@ from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.files import Files
 from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts
-from streameval.store.nights.late import labels_for, read_rows, write_rows
 from streameval.store.nights.merge import finalize_nights
+from streameval.store.nights.open_nights import labels_for, read_rows, write_rows
 from streameval.store.nights.partitions import fingerprint, is_same
 
 if TYPE_CHECKING:

@@ -1,57 +1,45 @@
-"""Late labels of a store: the statements that arrived, and the rows of the nights that are open for them.
+"""Late labels of a store: the statements that arrived.
 
 Statements (`streameval.evaluation.labels.statements`) form a set. They are kept as Parquet files, runs, of the words
 that identify their ids, their times, labels and deliveries; a delivery adds a run, and `FAN` runs are merged into one.
 From all of them follows the label of each id.
 
-An open night has a file of the columns from which it was folded, in the order of its rows. If it has the id of a new
-statement, its states that depend on labels are folded anew from this file by the ordinary builders: the result equals
-a fold of the joined files, in whatever order nights and labels arrived. Nothing is added to states or subtracted.
-
-A night that is older than the newest by the span `labels_open` is closed by the next commit: its rows are no longer
-referred to, and `vacuum` deletes them, with the statements that no open night uses and that arrived before the span.
+The rows that they label are those of open nights (`streameval.store.nights.open_nights`). `vacuum` deletes statements
+that no open night uses and that arrived a span of open nights ago.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streameval import scan
 from streameval.engine.fold import STATE_SHARE
-from streameval.errors import FormatError, LabelError, NullError, OptionError, SchemaError, WeightError
-from streameval.evaluation.labels.statements import cast_labels, join_codes, label_type, resolve
+from streameval.errors import FormatError, LabelError, OptionError, SchemaError
+from streameval.evaluation.labels.statements import join_codes, label_type, resolve
 from streameval.scan import READ_ERRORS, locate_all, reason
-from streameval.scan.derived import UUIDS
 from streameval.states.late import (
     ABSENT,
     WITHDRAWN,
     IdColumn,
     IdTable,
     LateLabels,
-    comparison,
     find_codes,
-    read_ids,
 )
-from streameval.store.files.entries import StoredState
 from streameval.store.nights.configuration import Delivered
-from streameval.store.nights.partitions import day_of
+from streameval.store.nights.open_nights import OPEN, WORDS, find_ids, newest_day, open_days
 from streameval.wording import plural, size
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streameval.engine.threads import ThreadEngine
     from streameval.evaluation.labels.statements import LateSource, StatementPart
-    from streameval.evaluation.request import Request
-    from streameval.scan import File, Scan
+    from streameval.scan import File
     from streameval.store.files.entries import Entry
     from streameval.store.files.published import PublishedFiles
     from streameval.store.nights.configuration import Configuration
@@ -59,12 +47,9 @@ if TYPE_CHECKING:
 
     _Arrival = tuple[int, int]  # the number of a file of labels, and the newest night when it arrived
 
-OPEN = "open"  # the group of the file of rows among the states of an open night
 FAN = 8  # number of runs that are merged into one
-GAP = 8  # days: a night that is later than this after the one before it closes no other
 _LISTED = 20  # ids in the message about conflicts
 _ROW_BYTES = 160  # bytes of a statement while all are resolved
-_WORDS = {"signed": pa.int64(), "unsigned": pa.uint64(), "text": pa.large_string()}
 _KEYS = ("first", "second", "time", "arrival", "night")
 
 
@@ -232,7 +217,7 @@ def _read(
 ) -> list[StatementPart]:
     """The statements of files, each a delivery."""
     kinds = {column: configuration.types[name] for name, column in configuration.late_ids.items()}
-    schema = pa.schema({column: _WORDS[kind] for column, kind in kinds.items()})
+    schema = pa.schema({column: WORDS[kind] for column, kind in kinds.items()})
     ours, theirs, parts = replace(source, data=[[[file] for file in files]]).read_parts(schema, "the store", engine)
     parts = [part for part in parts if part.fates.size]
     for own, other in zip(ours, theirs, strict=True) if parts else ():
@@ -326,117 +311,6 @@ def _contradiction(words: Array, source: LateSource, parts: Sequence[StatementPa
     )
 
 
-def labels_for(labels: LateLabels, schema: pa.Schema, name: str) -> LateLabels:
-    """The labels for a night whose columns have this schema.
-
-    Raises
-    ------
-    SchemaError
-        If its ids or labels have another type than those of the store.
-    """
-    ids = []
-    for one in labels.ids:
-        field = schema.field(one.name)
-        if (comparison(field.type, _WORDS[one.kind]) or "") != one.kind:
-            raise SchemaError(
-                f"{name}: column {one.name!r} has type {field.type}, but the ids of the store are {one.kind}: cast it"
-            )
-        ids.append(replace(one, uuid=(field.metadata or {}).items() >= UUIDS.items()))
-    if labels.column not in schema.names:
-        return replace(labels, ids=tuple(ids))
-    values = cast_labels(labels.values, schema.field(labels.column).type, f"{name}: label column {labels.column!r}")
-    return replace(labels, ids=tuple(ids), values=values, own=True)
-
-
-def write_rows(planned: Scan, request: Request, files: PublishedFiles, lost: Collection[str] = ()) -> StoredState:
-    """Write the rows of an open night, with the columns of a scan, but for those of the files that were `lost`.
-
-    Raises
-    ------
-    NullError
-        If a row lacks a score or an id that the policies of the store require: its label may arrive later.
-    """
-    name = planned.pieces[0].name
-    test = None if request.where is None else request.where.bound(planned.schema, name)
-
-    def write(sink: object) -> None:
-        with pq.ParquetWriter(sink, planned.schema, compression="zstd") as writer:
-            for piece in (one for one in planned.pieces if one.name not in lost):
-                for batch in scan.read(piece, planned.schema):
-                    rows = (
-                        batch if test is None else batch.filter(pa.array(test.kept_of_each([batch], [piece.name])[0]))
-                    )
-                    _check_rows(rows, request, piece.name)
-                    writer.write_batch(batch)
-
-    return StoredState(OPEN, "", "rows", *files.publish(write))
-
-
-def _check_rows(batch: pa.RecordBatch, request: Request, name: str) -> None:
-    """Raise `NullError` if a row without a label has a value that is refused in rows with one."""
-    policies = [("nan", column) for column in request.scores] + [("nulls", column) for column in request.clusters]
-    for option, column in policies:
-        array = batch.column(column)
-        lacks = array.null_count or (pa.types.is_floating(array.type) and pc.any(pc.is_nan(array)).as_py())
-        if lacks and column not in request.label.complete and request.policy(option, column) == "error":
-            raise NullError(f"{name}: column {column!r} has nulls or NaN; choose {option} (--{option})")
-    if request.weight is not None:
-        weight = batch.column(request.weight).cast(pa.float64())
-        if weight.null_count or not pc.all(pc.and_(pc.is_finite(weight), pc.greater_equal(weight, 0))).as_py():
-            raise WeightError(f"{name}: weight column {request.weight!r} must be finite and at least 0 in every row")
-
-
-def read_rows(entry: Entry, files: PublishedFiles, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of an open night; raises `FormatError` if they cannot be read."""
-    state = cast("StoredState", entry.state(OPEN, ""))
-    try:
-        return pq.read_table(pa.BufferReader(files.load(state.file)), columns=columns)
-    except (FormatError, *READ_ERRORS) as error:
-        where = f"{entry.partition}: {files.location.name}/{state.file}"
-        raise FormatError(f"{where}: {reason(error)}; fold its partition again with replace") from error
-
-
-def find_ids(entry: Entry, ids: IdTable, labels: LateLabels, files: PublishedFiles) -> Array:
-    """Which of some ids an open night has, as a bool array."""
-    table = read_rows(entry, files, [one.name for one in labels.ids])
-    own, seen = (
-        labels_for(replace(labels, column=""), table.schema, entry.partition),
-        np.zeros(ids.first.size, np.bool_),
-    )
-    for batch in table.to_batches():
-        find_codes(*read_ids(batch, own.ids), *ids, seen)
-    return seen
-
-
-def newest_day(names: Iterable[str]) -> int:
-    """The newest night as `date.toordinal`, today if there is none; those in the future or after a gap do not count.
-
-    Raises
-    ------
-    OptionError
-        If the name of a night has no date.
-    """
-    days = sorted({day_of(name, ", so it cannot be closed for late labels by its age").toordinal() for name in names})
-    today = datetime.now(UTC).date().toordinal()
-    near = [later for earlier, later in pairwise(days) if later - earlier <= GAP and later <= today]
-    return max([*days[:1], *near], default=today)
-
-
-def find_ahead(names: Iterable[str], new: Iterable[str]) -> list[str]:
-    """The new nights that are later than the newest one that counts, so that they close no others."""
-    newest = newest_day(names)
-    return [name for name in new if day_of(name, "").toordinal() > newest]
-
-
-def close_nights(entries: Iterable[Entry], configuration: Configuration) -> list[Entry]:
-    """The nights, of which those are closed that are older than the newest by the span of open ones."""
-    entries = list(entries)
-    if configuration.late is None or not entries:
-        return entries
-    oldest = newest_day(entry.partition for entry in entries) - open_days(configuration)
-    return [_closed(e) if day_of(e.partition, "").toordinal() < oldest else e for e in entries]
-
-
 def find_unused(entries: Sequence[Entry], configuration: Configuration, files: PublishedFiles) -> Statements | None:
     """The statements to keep, if others are of ids that no open night has, and all arrived a span of open nights ago.
 
@@ -475,12 +349,3 @@ def write_all(statements: Statements, delivered: Delivered, files: PublishedFile
     name, nbytes = files.publish(lambda sink: pq.write_table(statements.to_arrow(), sink, compression="zstd"))
     forgotten = range(len(delivered.files))
     return Delivered([name], delivered.files, statements.first.size, nbytes, list(forgotten))
-
-
-def open_days(configuration: Configuration) -> int:
-    """The span of open nights."""
-    return int(configuration.options["labels_open"][:-1])
-
-
-def _closed(entry: Entry) -> Entry:
-    return replace(entry, states=tuple(state for state in entry.states if state.group != OPEN))
