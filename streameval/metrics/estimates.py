@@ -27,19 +27,7 @@ w the largest influence of a block in that direction, times the square of c = g'
 adds n = 2(1 − f/(B − 1)) blocks of influence w: the value moves by n·w, Σd² and the variance grow by n·w², Σd⁴ by
 n·w⁴. With many influential blocks (f = B − 1), or in the middle of the scale, nothing changes.
 
-Coverage of 95 % intervals in per cent, [truth above / below], of 300 to 800 trials each:
-
-========================================  ====================  ====================  ====================
-design                                    t with B − 1          t with f              and further blocks
-========================================  ====================  ====================  ====================
-AUC 0.999, 300 pure units of five rows    92.4 [2.5 / 5.1]      93.6 [1.3 / 5.1]      93.4 [1.3 / 5.4]
-AUC 0.99, the same                        93.4 [3.4 / 3.2]      94.6 [2.1 / 3.2]      96.8 [2.1 / 1.1]
-AUC 0.999, 100 effective Zipf units       84.6 [1.6 / 13.8]     86.0 [0.2 / 13.8]     93.2 [0.2 / 6.6]
-AUC 0.99, the same                        86.8 [0.8 / 12.4]     87.2 [0.4 / 12.4]     94.6 [0.4 / 5.0]
-AUC 0.9, the same                         93.2 [0.8 / 6.0]      93.8 [0.2 / 6.0]      97.4 [0.2 / 2.4]
-AP 0.92, one unit a third of positives    90.6 [6.9 / 2.5]      94.1 [3.4 / 2.5]      95.1 [3.4 / 1.5]
-AP 0.15, 30 positives of 30,000 rows      87.0 [7.7 / 5.3]      88.0 [7.7 / 4.3]      90.7 [5.0 / 4.3]
-========================================  ====================  ====================  ====================
+`benchmarks/interval_coverage.py` measures how often intervals hold the truth; `benchmarks/README.md` has its table.
 
 Blocks depend on the ids alone. So the replicates of two metrics, slices, nights or columns over the same units are
 paired, and the difference of two estimates is an estimate with its own replicates (`Estimate.minus`). Its interval

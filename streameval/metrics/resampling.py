@@ -143,6 +143,8 @@ def _end_units(kind: Entry, sizes: Sizes) -> float:
     """The effective units of which none misses where a metric is at its end; NaN if they do not bound it."""
     if kind.rowwise is not None:  # a ROC AUC, or twice that
         return sizes.governing[0]
+    if kind.thresholded:  # the threshold is an estimate as well
+        return math.nan
     return sizes.effective.get(_SHARE_OF.get(kind.name.partition("@")[0], ""), math.nan)
 
 

@@ -234,14 +234,13 @@ def test_evaluations_of_other_unit_hashes_are_refused_by_name():
 
 
 def test_what_has_no_interval_says_why():
-    """Calibration errors, and thresholds with few units beyond; at the end of the range an interval has one side."""
+    """Calibration errors, values at the end of their range, and thresholds with few units beyond."""
     table = clustered(300, 300)
     found = evaluate(table, score="v1", unit="unit", metrics=["ece", "precision@k=20", "recall@k=300"])
     reasons = {r.metric: r.ci_reason for r in found.results}
     assert "biased" in reasons["ece"]
     assert "beyond the threshold" in reasons["precision@k=20"]
-    lower, upper = found.ci("recall@k=300")
-    assert 0.9 < lower < upper == 1
+    assert "end of its range" in reasons["recall@k=300"]
 
 
 @pytest.mark.parametrize(
@@ -278,3 +277,17 @@ def test_rows_and_prevalence_have_intervals():
     assert by_unit.counts[2].stderr > counts["prevalence"].stderr
     assert [one["metric"] for one in by_unit.to_dict()["counts"]] == list(expected)
     assert "counts" not in evaluate(table, score="v1", metrics="roc_auc").to_dict()
+
+
+def test_a_rate_at_its_end_has_no_interval_where_the_sample_sets_the_threshold():
+    """Of 60 negatives the highest is far below the threshold of all: the true rate is near 0, not near 1."""
+    rng = np.random.default_rng(1)
+    label = np.repeat([0, 1], [60, 5000])
+    table = pa.table(
+        {"label": label, "s": np.where(label, rng.normal(3, 0.2, 5060), rng.normal(size=5060).clip(max=2))}
+    )
+    found = evaluate(table, score="s", metrics=["tpr@fpr=0.0001", "recall@threshold=0"], ci=0.95)
+    [chosen, fixed] = found.results
+    assert (chosen.value, chosen.ci_lower) == (1, None)
+    assert "end of its range" in chosen.ci_reason
+    assert 0.99 < fixed.ci_lower < fixed.ci_upper == 1

@@ -130,7 +130,7 @@ class ClassSample(WeightedSums):
     each : float64 array of shape (n_sums, n_units), the `Sums` of each unit without weights
     weight, block : arrays of shape (n_units,)
     certain : bool array of shape (n_units,), which units were drawn with certainty
-    design, unit : how units were drawn, in words, and their column
+    kind, unit : ``uniform`` or ``size``, and the column of the units
     every : all rows
     of_clusters : whether clusters were drawn
     dropped : rows of null clusters, which are left out
@@ -140,7 +140,7 @@ class ClassSample(WeightedSums):
     weight: Array
     block: Array
     certain: Array
-    design: str
+    kind: str
     unit: str
     every: int
     of_clusters: bool
@@ -162,7 +162,12 @@ class ClassSample(WeightedSums):
     @property
     def uniform(self) -> bool:
         """Whether units were drawn uniformly."""
-        return self.design.startswith("uniform")
+        return self.kind == "uniform"
+
+    @property
+    def design(self) -> str:
+        """How units were drawn, in words."""
+        return f"uniform by {self.unit}" if self.uniform else f"{self.unit} by size"
 
     def of(self, name: str) -> Array:
         """One of the sums of each unit."""
@@ -267,8 +272,7 @@ def sample_classes(
     unit = table.spec.cluster if of_clusters else table.spec.classes
     facts = _summed(each, weight), rows / max(1, clusters), int(size.sum())
     block = blocks_of(np.ascontiguousarray(names[:, 0]), BLOCKS)
-    design = f"{unit} by size" if kind == "size" else f"uniform by {unit}"
-    return ClassSample(*facts, each, weight, block, certain, design, unit, rows, of_clusters, without)
+    return ClassSample(*facts, each, weight, block, certain, kind, unit, rows, of_clusters, without)
 
 
 class _Cells(NamedTuple):

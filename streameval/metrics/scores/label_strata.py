@@ -253,10 +253,12 @@ def _cut_strata(
     at, each = (stratum[cells.group], ranges), cells.counts.sum(axis=0)
     np.add.at(labels, at, each)
     np.add.at(weights, at, cells.weights.sum(axis=0))
-    mean = np.divide(weights, labels, out=np.zeros_like(weights), where=labels > 1)
+    mean = np.divide(weights, labels, out=np.zeros_like(weights), where=labels > 0)
     varying = np.zeros(sizes.shape, np.bool_)
     np.logical_or.at(varying, at, abs(cells.weights.sum(axis=0) / each - mean[at]) > EQUAL * mean[at])
-    rates = np.where(varying, 0.0, mean) if grouped.spec.key.probability and not grouped.spec.key.unit else 0 * mean
+    lone = (labels == 1) & varying.any(axis=1, keepdims=True)  # one label does not show that weights vary
+    recorded = grouped.spec.key.probability and not grouped.spec.key.unit
+    rates = np.where(varying | lone, 0.0, mean) if recorded else np.zeros_like(mean)
     _check_labelled(named, sizes.sum(axis=1), labels.sum(axis=1), grouped.spec.key.strata)
     number, crossed = _joined(sizes, labels, fixed, rates)
     there, final = np.unique(number[at], return_inverse=True)

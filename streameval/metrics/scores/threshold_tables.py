@@ -167,12 +167,10 @@ class TablesAt(Metric["list[TableAt | str]", "ScorePart", "list[Above]", "State"
             elif sum(part[4] for part in parts) > 1:
                 tables.append(_CLOSE)
             else:
-                cells = _cells(
-                    neg, pos, state
-                )  # of a sample of labels, rows beyond the threshold are the sum of weights
-                tables.append(
-                    TableAt(round(cells[0] + cells[2]) if isinstance(state, LabelSample) else int(rows), *cells)
-                )
+                cells = _cells(neg, pos, state)
+                if isinstance(state, LabelSample):  # rows beyond the threshold are the sum of weights
+                    rows = round(cells[0] + cells[2])
+                tables.append(TableAt(int(rows), *cells))
         return tables
 
 

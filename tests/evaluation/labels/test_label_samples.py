@@ -312,3 +312,16 @@ def test_intervals_from_500_labels_hold_the_truth(prevalence: float, area: float
                 held.append(one.ci_lower <= other.value <= one.ci_upper)
     assert len(held) > 20
     assert np.mean(held) > 0.88
+
+
+@pytest.mark.parametrize("count", [60, 400])
+def test_one_probability_of_all_rows_is_a_uniform_sample(count: int) -> None:
+    """A range with a single label is no stratum of its own."""
+    columns = rows(5000, 3, decimals=6)
+    labelled = np.zeros(5000, np.bool_)
+    labelled[np.random.default_rng(count).choice(5000, count, replace=False)] = True
+    data = table(columns | {"p": np.full(5000, count / 5000)}, labelled)
+    uniform = evaluate(data, score="s", metrics="roc_auc", sampled_by="uniform").results[0]
+    recorded = evaluate(data, score="s", metrics="roc_auc", label_probability="p").results[0]
+    assert recorded.value == pytest.approx(uniform.value, rel=1e-12)
+    assert (recorded.strata, recorded.stderr) == (uniform.strata, pytest.approx(uniform.stderr, rel=1e-9))
