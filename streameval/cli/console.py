@@ -311,14 +311,14 @@ class Commands(click.Group):
         try:
             yield
         except click.UsageError as error:
-            text = error.format_message()
+            text = message = error.format_message()
             if isinstance(error, click.NoSuchOption) and error.option_name in _FROM_FILES:
                 text = (
                     f"No such option '{error.option_name}'. Estimates from sampled labels come from files: evaluate "
                     "(--sampled-by)"
                 )
             shown = visible_lines(masked(text))
-            if shown == error.format_message():
+            if shown == message:
                 raise  # keeps its kind: without a command, click shows the help alone
             raise click.UsageError(shown, error.ctx) from None
         except StreamevalError as error:

@@ -252,7 +252,8 @@ class Backfill:
                 new = new or [of for _, of in sorted(stale)]
                 why = f" ({reasons[-1]})" if reasons else ""
                 what = f"a column {new[0]}; add it" if len(new) == 1 else f"all columns {', '.join(new)}; add them"
-                raise MissingColumnError(f"no night at hand has {what} once one has{why}")
+                named = "" if self.data is not None else ", or name the data of the nights (add STORE DATA)"
+                raise MissingColumnError(f"no night at hand has {what} once one has{named}{why}")
             if foldable:
                 narrow = find_types(foldable, narrow, engine)
                 after = replace(narrow, due=None)
@@ -279,13 +280,15 @@ class Backfill:
         gone: list[str] = []
         roots, by_name = {entry.root for entry in entries}, {entry.partition: entry for entry in entries}
         columns = self.after.readable
-        present = {p.name: p for p in ([] if self.data is None else discover(self.data, roots, self.tables, columns))}
+        if self.data is None:
+            found = [partition for entry in entries for partition in _discover_again(entry, self.tables, columns)]
+        else:
+            found = list(discover(self.data, roots, self.tables, columns))
+        present = {partition.name: partition for partition in found}
         own = [partition for name, partition in present.items() if name in by_name]
         changed = [p for p in own if not is_same(by_name[p.name].fingerprint, p.fingerprint)]
         rewritten = find_rewritten(changed, by_name, self.tables)
         for entry in entries:
-            if self.data is None:
-                present |= {partition.name: partition for partition in _discover_again(entry, self.tables, columns)}
             partition = present.get(entry.partition)
             if partition is None:
                 gone.append(entry.partition)
@@ -318,6 +321,8 @@ def _discover_again(entry: Entry, tables: Tables, columns: Sequence[str]) -> lis
         return discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], tables, columns)
     except MissingInputError:
         return []
+    except DataError as error:  # such as a directory inside of a table
+        raise DataError(f"{entry.partition}: name the data of the nights (add STORE DATA): {error}") from error
 
 
 def _why_not_foldable(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> str:

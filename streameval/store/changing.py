@@ -133,8 +133,9 @@ class Changing:
             Files of late labels, in the order of their arrival, for a store that was created with ``on``: labels for
             rows of nights that are here, or that come later. The nights that have one of the ids are folded anew, in
             the same commit, from rows that the store keeps of the nights of the last `labels_open`. Files that are
-            known by name, size and time are not read, unless `vacuum` deleted statements since: name all files again
-            with a night that was removed and comes back. See ``labels`` of `streameval.evaluate`.
+            known by name, size and time are not read, unless none of their statements was new or `vacuum` deleted
+            statements since: name all files again with a night that was removed and comes back. See ``labels`` of
+            `streameval.evaluate`.
         allow_unmatched : bool
             Accept labels of which none has the id of a row; they wait for their night.
         dry_run : bool

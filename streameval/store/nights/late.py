@@ -232,9 +232,8 @@ def _read(
 def _statements(part: StatementPart, number: int, newest: int) -> Statements:
     """The statements of a part of a delivery."""
     count = part.first.size
-    second, times = (array if array.size else np.zeros(count, kind) for array, kind in (
-        (part.second, np.uint64), (part.times, np.int64)
-    ))  # fmt: skip
+    second = part.second if part.second.size else np.zeros(count, np.uint64)
+    times = part.times if part.times.size else np.zeros(count, np.int64)
     arrivals, nights = (np.full(count, one, np.int64) for one in (number, newest))
     return Statements(part.first, second, times, arrivals, nights, part.codes, part.values)
 

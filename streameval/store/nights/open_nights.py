@@ -125,10 +125,8 @@ def read_rows(entry: Entry, files: PublishedFiles, columns: Sequence[str] | None
 def find_ids(entry: Entry, ids: IdTable, labels: LateLabels, files: PublishedFiles) -> Array:
     """Which of some ids an open night has, as a bool array."""
     table = read_rows(entry, files, [one.name for one in labels.ids])
-    own, seen = (
-        labels_for(replace(labels, column=""), table.schema, entry.partition),
-        np.zeros(ids.first.size, np.bool_),
-    )
+    own = labels_for(replace(labels, column=""), table.schema, entry.partition)
+    seen = np.zeros(ids.first.size, np.bool_)
     for batch in table.to_batches():
         find_codes(*read_ids(batch, own.ids), *ids, seen)
     return seen

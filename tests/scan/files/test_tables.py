@@ -420,6 +420,8 @@ def test_a_store_follows_the_versions_of_a_table(tmp_path: Path) -> None:
     done = store.update(table)
     assert (done.new, done.changed, done.unchanged) == ((), ("night=y%20z",), 1)
     assert store.evaluate().results == evaluate(table, score="score").results
+    DeltaTable(table).optimize.compact()
+    assert "2 changed" in str(store.add(sketch="score"))
 
 
 def test_a_store_holds_a_table_without_partitions_as_one(tmp_path: Path) -> None:
