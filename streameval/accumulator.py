@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +44,7 @@ from streameval.errors import (
     StoreError,
 )
 from streameval.evaluation import without_views
-from streameval.evaluation.families import planned
+from streameval.evaluation.families import MetricRequest, planned
 from streameval.evaluation.intervals import folded_specs
 from streameval.evaluation.request import Request
 from streameval.evaluation.run import finalize_all
@@ -53,18 +53,15 @@ from streameval.options import honoured, recorded, refuse
 from streameval.saving import make_folder
 from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.widen import widen as widened
-from streameval.states.protocol import ungrouped
+from streameval.states.protocol import Batch, Builder, Spec, State, ungrouped
 from streameval.store.files.location import Location
 from streameval.store.files.published import StateFiles, content_of, seal, unseal
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts
-    from streameval.states.protocol import Batch, Builder, Spec, State
 
 
 RUN_OPTIONS = ("memory", "spill", "threads")  # set per process; they do not affect results

@@ -22,8 +22,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
-from types import MethodType, ModuleType
-from typing import TYPE_CHECKING, Any
+from types import MethodType, ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary, ref
 
 from streameval.errors import StreamevalError
@@ -31,8 +31,6 @@ from streameval.errors import StreamevalError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
     from threading import Lock, RLock
-    from types import TracebackType
-    from typing import NoReturn
 
 _PATIENCE = 3.0  # seconds that a fork waits in total for modules and locks
 _LAZY = {  # packages that are imported when they are first used, so perhaps while another thread forks

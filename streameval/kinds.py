@@ -11,16 +11,13 @@ import math
 import operator
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeGuard
+from typing import Any, SupportsIndex, TypeGuard
 
 from streameval.errors import OptionError, masked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OTHERS = "*"  # key for all columns that are not named
 

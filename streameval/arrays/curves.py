@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import numpy as np
 
 from streameval.arrays.inputs import (
+    Predicate,
     checked,
     cluster_counts,
     flag,
@@ -47,8 +48,8 @@ from streameval.kernels.thresholds import running
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.scores.gain import Agc, decimal, kept_groups, kept_points
 from streameval.metrics.scores.ranking import MaxInformedness, RocAuc
-from streameval.plots import plot_gain, plot_precision_recall, plot_roc
-from streameval.states.scores.counts import fold_arrays
+from streameval.plots import BaseStyle, Style, plot_gain, plot_precision_recall, plot_roc
+from streameval.states.scores.counts import ScoreCounts, fold_arrays
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -57,9 +58,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from streameval.arrays.inputs import Predicate
-    from streameval.plots import BaseStyle, Style
-    from streameval.states.scores.counts import ScoreCounts
     from streameval.typing import Array, ArrayLike
 
 

@@ -18,10 +18,18 @@ import numpy as np
 import pyarrow.compute as pc
 
 from streameval.arrays.contingency.inputs import encoded, listed
-from streameval.arrays.inputs import cluster_counts, is_null, labels_by_predicate, num2bool, numbers, same_length
+from streameval.arrays.inputs import (
+    Predicate,
+    cluster_counts,
+    is_null,
+    labels_by_predicate,
+    num2bool,
+    numbers,
+    same_length,
+)
 from streameval.errors import DataError, MissingInputError, NullError, OptionError
 from streameval.metrics.clusters import aul
-from streameval.plots import plot_lift
+from streameval.plots import Style, plot_lift
 from streameval.states.clusters.sizes import SizeTable
 
 if TYPE_CHECKING:
@@ -29,8 +37,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from streameval.arrays.inputs import Predicate
-    from streameval.plots import Style
     from streameval.typing import Array, ArrayLike
 
 _MOST = 1e90  # of a count given as a float

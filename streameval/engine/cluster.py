@@ -60,12 +60,12 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streameval.budget import parse_bytes
-from streameval.engine import Work, work
+from streameval.budget import Budget, parse_bytes
+from streameval.engine import Job, Work, work
 from streameval.engine import fold as folding
-from streameval.engine.connection import key_factory
+from streameval.engine.connection import Connection, key_factory
 from streameval.engine.graphs import MOST_TASKS, count_tasks, exchange, folds, size, task, tree
-from streameval.engine.threads import ThreadEngine
+from streameval.engine.threads import Progress, ThreadEngine
 from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine
 from streameval.states import codec, rounds
@@ -80,11 +80,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from distributed import Future
 
-    from streameval.budget import Budget
-    from streameval.engine import Job
-    from streameval.engine.connection import Connection
     from streameval.engine.fold import Folded, Plan
-    from streameval.engine.threads import Progress
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval

@@ -20,29 +20,24 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from streameval.budget import LEAST_ROOM, room_for
+from streameval.budget import LEAST_ROOM, Budget, room_for
 from streameval.errors import CorruptFileError, SchemaError, WeightError
-from streameval.scan import Piece, join, read
+from streameval.scan import Derived, Piece, Test, join, read
 from streameval.scan.faults import READ_ERRORS
 from streameval.scan.parquet.pages import TEXT_BYTES
-from streameval.scan.parquet.row_groups import LARGE_CHUNK, RowGroups, TableRows
+from streameval.scan.parquet.row_groups import LARGE_CHUNK, Group, RowGroups, TableRows
 from streameval.scan.where import SMALL_ROWS
 from streameval.scan.widen import nearest_floats
 from streameval.states.classes import ClassReader, ClassSpec, rows_of_class
 from streameval.states.keyed.ranges import row_bytes
-from streameval.states.labels import LabelReader, LabelSpec
+from streameval.states.labels import LabelCounts, LabelReader, LabelSpec
 from streameval.states.late import LateLabels, LateReader
-from streameval.states.protocol import Batch, ungrouped
+from streameval.states.protocol import Batch, Builder, Spec, State, StoredSpec, ungrouped
 from streameval.wording import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from streameval.budget import Budget
-    from streameval.scan import Derived, Test
-    from streameval.scan.parquet.row_groups import Group
-    from streameval.states.labels import LabelCounts
-    from streameval.states.protocol import Builder, Spec, State, StoredSpec
     from streameval.typing import Array
 
 

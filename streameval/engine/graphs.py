@@ -22,24 +22,20 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import dask
-from distributed import CancelledError, KilledWorker, as_completed
+from distributed import CancelledError, Future, KilledWorker, as_completed
 from distributed.comm import CommClosedError
 
-from streameval.engine import work
-from streameval.engine.connection import key_factory
+from streameval.engine import Engine, work
+from streameval.engine.connection import Connection, key_factory
 from streameval.errors import ClusterError, CorruptFileError, OptionError, StreamevalError
-from streameval.scan import LazySource, RowGroups, TableSource, uncomputable
+from streameval.scan import LazySource, Piece, RowGroups, TableSource, uncomputable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dask.delayed import Delayed
-    from distributed import Future
 
-    from streameval.engine import Engine
-    from streameval.engine.connection import Connection
     from streameval.engine.fold import Plan
-    from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval
 
     Nodes = Sequence[Delayed | Future]

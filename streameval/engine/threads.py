@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import pyarrow as pa
 
 from streameval.budget import Budget, available_memory, available_threads, parse_bytes, spill_directory
-from streameval.engine import Work
+from streameval.engine import Job, Work
 from streameval.engine.fold import (
     STATE_SHARE,
     TASKS,
@@ -37,17 +37,15 @@ from streameval.forks import compute
 from streameval.kinds import whole
 from streameval.metrics.finalize import combine, ingredients, partials, remember
 from streameval.states import codec
-from streameval.states.rounds import run
+from streameval.states.rounds import FirstRound, run
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
 
-    from streameval.engine import Job
     from streameval.scan import Piece
     from streameval.states.protocol import State
-    from streameval.states.rounds import FirstRound
 
     T = TypeVar("T")
     R = TypeVar("R")

@@ -20,16 +20,17 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streameval.budget import Budget
+from streameval.engine import Engine
 from streameval.engine import fold as folding
 from streameval.engine.fold import Folded, Plan
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError, MissingInputError, OptionError
 from streameval.metrics.finalize import partials
-from streameval.metrics.protocol import user_defined
-from streameval.scan import LazySource, read
+from streameval.metrics.protocol import Metric, user_defined
+from streameval.scan import LazySource, Piece, read
 from streameval.states import codec
-from streameval.states.keyed.ranges import joined, outline_only, ranged, restored
-from streameval.states.rounds import merge
+from streameval.states.keyed.ranges import Rows, joined, outline_only, ranged, restored
+from streameval.states.rounds import Round, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,14 +38,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from distributed import Worker
 
-    from streameval.engine import Engine
-    from streameval.metrics.protocol import Metric
-    from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval
-    from streameval.states.keyed.ranges import Rows
     from streameval.states.late import LateLabels
     from streameval.states.protocol import State, StoredSpec
-    from streameval.states.rounds import Round
 
     Key = StoredSpec | str  # of rows: the spec of their state, or `ROWS`
     Range = Mapping[Key, Rows]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval._submodules import submodules
-from streameval.evaluation.files import Files
+from streameval.evaluation.files import Files, Forecast
 from streameval.evaluation.multiclass import expanded
 from streameval.evaluation.request import Request
 from streameval.evaluation.run import finalize_all
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from streameval.evaluation.files import Forecast
     from streameval.evaluation.result import Evaluation
     from streameval.metrics.protocol import UserMetric
 

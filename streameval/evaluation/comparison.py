@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streameval.errors import OptionError
-from streameval.evaluation.intervals import better_end
+from streameval.evaluation.intervals import Estimated, better_end
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.result import Evaluation
 from streameval.kinds import of_column
@@ -18,7 +18,6 @@ from streameval.wording import few
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streameval.evaluation.intervals import Estimated
     from streameval.metrics.estimates import Estimate
     from streameval.results import Scalar
 

@@ -14,15 +14,15 @@ from streameval.evaluation.tables import LookUp, Tables
 from streameval.kinds import of_column
 from streameval.metrics.bands import band_of, no_band, places
 from streameval.metrics.catalogue import entry_of
-from streameval.metrics.curves import curve_kind
+from streameval.metrics.curves import CurveKind, curve_kind
 from streameval.metrics.finalize import computed, in_rounds, recalled
 from streameval.metrics.left_out import SplitState
-from streameval.metrics.resampling import FEW_BLOCKS, units_beyond
+from streameval.metrics.resampling import FEW_BLOCKS, Resampled, units_beyond
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.distribution import ScoreRange
 from streameval.metrics.scores.label_sample import LabelSample
 from streameval.metrics.scores.ranking import RocAuc
-from streameval.results import Scalar, same_slice, slice_name
+from streameval.results import Curve, Distribution, Scalar, same_slice, slice_name
 from streameval.states.scores.types import numbers_only
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.evaluation.slices import SlicedStates
-    from streameval.metrics.curves import CurveKind
     from streameval.metrics.protocol import Entry, Exact, Metric
-    from streameval.metrics.resampling import Resampled
-    from streameval.results import Curve, Distribution
     from streameval.states.protocol import Source, State
 
     Threshold = float | Mapping[str, float]  # as the option has it

@@ -29,20 +29,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, c
 import pyarrow as pa
 
 from streameval.errors import OptionError, SchemaError
-from streameval.evaluation.labels.design import STRATA, ratios_of, sampled_classes
+from streameval.evaluation.labels.design import STRATA, LabelDesign, ratios_of, sampled_classes
 from streameval.metrics import left_out
 from streameval.metrics.contingency.assignment import summarize_rounds
 from streameval.metrics.contingency.class_sample import ClassSample, sample_classes
 from streameval.metrics.finalize import computed, in_rounds
-from streameval.metrics.resampling import certificates
+from streameval.metrics.resampling import Resampled, certificates
 from streameval.metrics.scores.block_replicates import BlockReplicates
-from streameval.metrics.scores.group_means import group_means
+from streameval.metrics.scores.group_means import GroupMean, group_means
 from streameval.metrics.scores.label_sample import LabelSample
 from streameval.metrics.scores.label_strata import DrawnUnits, UnitSizes, sample_labels
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.sliced import CutRows
 from streameval.results import Scalar
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.clusters.counts import ClusterCounts, ClusterSpec
 from streameval.states.clusters.sizes import SizeState
 from streameval.states.contingency.by_cluster import ByCluster
 from streameval.states.contingency.class_blocks import ClassBlocks
@@ -50,39 +50,30 @@ from streameval.states.contingency.counts import ContingencyCounts, ContingencyS
 from streameval.states.grouped.small_tables import tables
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.keyed.ids import id_type
-from streameval.states.scores.blocks import BlockSpec
-from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.groups import GroupScoreSpec
-from streameval.states.scores.histogram import HistogramSpec
-from streameval.states.scores.quantile_sketch import QuantileSpec
+from streameval.states.scores.blocks import BlockCounts, BlockSpec
+from streameval.states.scores.counts import ScoreCounts, ScoreSpec
+from streameval.states.scores.groups import GroupScores, GroupScoreSpec
+from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
+from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
 from streameval.states.scores.types import check_threshold, halved, score_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.engine import Engine, Job
-    from streameval.evaluation.labels.design import LabelDesign
     from streameval.evaluation.request import Request, Resampling
     from streameval.metrics.estimates import Estimate
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.resampling import Resampled
-    from streameval.metrics.scores.group_means import GroupMean
     from streameval.scan import Scan
     from streameval.states.blocks import SizeChanges
-    from streameval.states.clusters.counts import ClusterCounts
     from streameval.states.contingency.cells import Watcher
     from streameval.states.contingency.summary import Summary
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import Group
     from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.protocol import Source, Spec, State, StoredSpec
-    from streameval.states.scores.blocks import BlockCounts
-    from streameval.states.scores.counts import ScoreCounts
     from streameval.states.scores.digests import SampledDigests
     from streameval.states.scores.draws import SampledBins
-    from streameval.states.scores.groups import GroupScores
-    from streameval.states.scores.histogram import ScoreHistogram
-    from streameval.states.scores.quantile_sketch import QuantileSketch
 
     ScoreState = ScoreCounts | ScoreHistogram | GroupScores | SampledDigests | SampledBins
     W = TypeVar("W", bound=Watcher)

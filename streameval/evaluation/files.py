@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from streameval import scan
-from streameval.engine import start
+from streameval.engine import Engine, Work, start
 from streameval.engine.fold import Folded, Plan, batch_rows, builder_bytes, row_width
 from streameval.errors import MissingInputError
-from streameval.evaluation.families import assignment_cells, planned
+from streameval.evaluation.families import MetricRequest, assignment_cells, planned
 from streameval.evaluation.intervals import block_requests, derived_requests, folded_specs
 from streameval.saving import AsJson
 from streameval.scan.pieces import without_views
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from streameval.budget import Budget
-    from streameval.engine import Engine, Work
-    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.labels.statements import LateSource, Statements
     from streameval.evaluation.request import Request
     from streameval.scan import Pruned, Scan, Where

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.results import Scalar, slice_name
+from streameval.results import Judgement, Scalar, slice_name
 from streameval.rules import DRIFTS, EVERY, FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
 from streameval.scan.derived import slicing
 from streameval.wording import canonical, few
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.request import Request
     from streameval.metrics.estimates import Estimate
-    from streameval.results import Judgement
 
     Rules = str | Iterable[str] | dict[str, str]
     Counts = tuple[int, int | None]

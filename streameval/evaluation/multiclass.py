@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval.errors import OptionError
-from streameval.metrics.estimates import mean_of
+from streameval.metrics.estimates import Estimate, mean_of
 from streameval.results import Scalar
 from streameval.states.classes import MACRO, MICRO, WEIGHTED, ClassSpec, class_name
 from streameval.states.grouped.groups import DenseGroups, Grouped
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.slices import SlicedStates
-    from streameval.metrics.estimates import Estimate
     from streameval.states.labels import LabelCounts
     from streameval.states.protocol import State, StoredSpec
 

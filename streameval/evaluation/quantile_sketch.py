@@ -13,7 +13,7 @@ from streameval.engine import start
 from streameval.engine.fold import Plan
 from streameval.errors import LabelError, SchemaError
 from streameval.evaluation.families import FAMILIES, MetricRequest
-from streameval.evaluation.files import Files
+from streameval.evaluation.files import Files, Forecast
 from streameval.options import COLUMN
 from streameval.scan.widen import plain
 from streameval.states.labels import LabelSpec
@@ -22,8 +22,6 @@ from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from streameval.evaluation.files import Forecast
 
 
 def quantile_sketch(

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from streameval.errors import LabelError, MissingInputError, WeightError
-from streameval.evaluation.families import weight_problem
+from streameval.evaluation.families import MetricRequest, weight_problem
 from streameval.evaluation.intervals import (
+    Estimated,
     baseline_differences,
     counted,
     estimated,
@@ -20,7 +21,7 @@ from streameval.evaluation.intervals import (
     sliced_blocks,
 )
 from streameval.evaluation.multiclass import averaged, positive_weights, with_micro
-from streameval.evaluation.request import LEVEL
+from streameval.evaluation.request import LEVEL, Request
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.engine.fold import Folded
-    from streameval.evaluation.families import MetricRequest
-    from streameval.evaluation.intervals import Estimated
-    from streameval.evaluation.request import Request
     from streameval.metrics.resampling import Resampled
     from streameval.results import Scalar
     from streameval.states.labels import LabelCounts

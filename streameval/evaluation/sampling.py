@@ -18,21 +18,17 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from streameval.engine.fold import Folded
+from streameval.engine.fold import Folded, Plan
 from streameval.errors import OptionError
 from streameval.metrics.scores.sampled_gain import AgcApprox, approximations
-from streameval.scan import row_groups
-from streameval.states.scores.digests import DigestsSpec
-from streameval.states.scores.draws import check_sample, origin_hash
+from streameval.scan import Piece, Scan, row_groups
+from streameval.states.scores.digests import DigestsSpec, SampledDigests
+from streameval.states.scores.draws import BinsSpec, check_sample, origin_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval.engine.fold import Plan
     from streameval.metrics.protocol import Metric
-    from streameval.scan import Piece, Scan
-    from streameval.states.scores.digests import SampledDigests
-    from streameval.states.scores.draws import BinsSpec
 
     Reader = Callable[[Sequence[Piece], int, Plan], Folded]
 

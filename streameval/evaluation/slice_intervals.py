@@ -27,20 +27,17 @@ from streameval.evaluation.intervals import (
     replicated,
     sliced_blocks,
 )
-from streameval.evaluation.request import LEVEL
-from streameval.evaluation.slices import usable
+from streameval.evaluation.request import LEVEL, Resampling
+from streameval.evaluation.slices import SlicedStates, usable
 from streameval.metrics.differences import compared
-from streameval.results import REST
+from streameval.results import REST, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval.evaluation.families import MetricRequest
-    from streameval.evaluation.request import Resampling
-    from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.estimates import Estimate
     from streameval.metrics.protocol import Metric
-    from streameval.results import Scalar
     from streameval.states.grouped.keys import By
 
 

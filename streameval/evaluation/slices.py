@@ -13,7 +13,7 @@ from streameval.metrics.protocol import Metric
 from streameval.metrics.sliced import Sliced
 from streameval.results import Scalar, same_slice
 from streameval.states.grouped.cluster_sweep import ClusterSweep, sweep_groups
-from streameval.states.grouped.keys import rank
+from streameval.states.grouped.keys import By, Group, rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.slicing import Slicing
     from streameval.states.grouped.group_sweep import SweptGroup
     from streameval.states.grouped.groups import Grouped
-    from streameval.states.grouped.keys import By, Group
     from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.protocol import Source, State, StoredSpec
 

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 from streameval import options
 from streameval.errors import OptionError
 from streameval.results import Source
-from streameval.scan import shown
+from streameval.scan import Piece, shown
 from streameval.scan.files.uris import Uri
-from streameval.scan.parquet.statistics import survey
+from streameval.scan.parquet.statistics import ColumnFacts, survey
 from streameval.wording import few, shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from streameval.scan import Piece
-    from streameval.scan.parquet.statistics import ColumnFacts
 
 
 def source_of(data: object, pieces: Sequence[Piece], plain: Mapping[str, object], verb: str = "evaluate") -> Source:

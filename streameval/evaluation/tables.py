@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import OptionError
 from streameval.evaluation.costs.tables import attribute_states, ids_of
 from streameval.evaluation.families import FAMILIES
-from streameval.evaluation.intervals import concluded
+from streameval.evaluation.intervals import Estimated, concluded
 from streameval.evaluation.request import LEVEL
 from streameval.kinds import of_column
 from streameval.metrics.catalogue import usual
@@ -20,20 +20,16 @@ from streameval.metrics.scores.group_means import GroupMean, has_mean
 from streameval.metrics.scores.threshold_tables import ConfusionAt, TablesAt, point_table, pointed
 from streameval.metrics.selection import Selection
 from streameval.options import honoured
-from streameval.results import near_slice, same_slice, slice_table
+from streameval.results import Scalar, Source, near_slice, same_slice, slice_table
 from streameval.states.scores.types import check_threshold
 from streameval.wording import canonical, few, hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
     import pyarrow as pa
 
     from streameval.engine import Engine
     from streameval.evaluation.costs.attributed import Attribution
-    from streameval.evaluation.intervals import Estimated
     from streameval.metrics.estimates import Estimate
-    from streameval.results import Scalar, Source
     from streameval.states.protocol import State
 
 

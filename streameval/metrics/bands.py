@@ -28,13 +28,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.metrics.estimates import Estimate
-from streameval.results import FEW_UNITS, Band, Scalar
+from streameval.results import FEW_UNITS, Band, Curve, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streameval.metrics.units import Sizes
-    from streameval.results import Curve
     from streameval.typing import Array
 
 _GRID = np.unique([*np.geomspace(1e-4, 0.01, 40, endpoint=False), *np.linspace(0.01, 1, 100)])

@@ -42,7 +42,7 @@ from streameval.metrics.contingency.clustering import (
     clustering_row,
     names_measure,
 )
-from streameval.metrics.protocol import Entry
+from streameval.metrics.protocol import Entry, Metric
 from streameval.metrics.scores.best_thresholds import CostMin, FbetaMax
 from streameval.metrics.scores.calibration.cumulative import Corp, CumulativeError, MeanBias
 from streameval.metrics.scores.calibration.recalibration import Recalibration
@@ -66,8 +66,6 @@ from streameval.wording import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from streameval.metrics.protocol import Metric
 
 
 FAMILIES = {

@@ -25,21 +25,18 @@ from streameval.errors import OptionError
 from streameval.kernels.ranking import thin
 from streameval.metrics.clusters import Aul
 from streameval.metrics.protocol import NO_ROWS, ONE_CLASS, OUTSIDE, Metric
-from streameval.metrics.scores.calibration.cumulative import Corp, CorpFit
-from streameval.metrics.scores.calibration.reliability import BINS, CalibrationError, ReliabilityBins
+from streameval.metrics.scores.calibration.cumulative import Corp, CorpFit, Fit
+from streameval.metrics.scores.calibration.reliability import BINS, CalibrationError, Cell, ReliabilityBins
 from streameval.metrics.scores.calibration.scoring import missing
 from streameval.metrics.scores.ranking import PrAuc, RocAuc
 from streameval.metrics.scores.sums import SLACK
-from streameval.results import Bins, Curve, Reliability
+from streameval.results import Bins, Curve, Reliability, Scalar
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.scores.types import numbers_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval.metrics.scores.calibration.cumulative import Fit
-    from streameval.metrics.scores.calibration.reliability import Cell
-    from streameval.results import Scalar
     from streameval.states.protocol import Source
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array

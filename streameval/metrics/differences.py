@@ -16,12 +16,11 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streameval.metrics.estimates import TOO_COARSE
+from streameval.metrics.estimates import TOO_COARSE, Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.estimates import Estimate
     from streameval.results import Scalar
 
 _SIGNS = {"higher": 1, "lower": -1}

@@ -22,17 +22,15 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.estimates import SCALES, Estimate, at_end
 from streameval.metrics.finalize import computed
 from streameval.metrics.left_out import SplitState
-from streameval.metrics.protocol import Entry
+from streameval.metrics.protocol import Entry, Exact, Metric
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.delong import GRID_CHECK
 from streameval.metrics.units import Sizes, class_counts, effective_units, too_few
-from streameval.results import FEW_UNITS
+from streameval.results import FEW_UNITS, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from streameval.metrics.protocol import Exact, Metric
-    from streameval.results import Scalar
     from streameval.states.protocol import Source, Totals
     from streameval.typing import Array
 

@@ -13,6 +13,7 @@ from streameval.metrics.catalogue import CATALOGUE, FAMILIES, clustering_rows, e
 from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
 from streameval.metrics.contingency.clustering import (
     CLUSTERING_METRICS,
+    ClusteringMetric,
     clustering_metric_names,
     clustering_metrics,
     names_measure,
@@ -25,7 +26,6 @@ from streameval.metrics.sketches import LEVELS, Quantile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from streameval.metrics.contingency.clustering import ClusteringMetric
     from streameval.metrics.protocol import Entry, Metric, UserMetric
 
 M = TypeVar("M", bound="Metric")

@@ -15,14 +15,13 @@ import numpy as np
 from streameval.metrics.finalize import combine
 from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
-from streameval.states.grouped.group_sweep import WHOLE
+from streameval.states.grouped.group_sweep import WHOLE, GroupSweep, GroupSweepPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval.results import Scalar
     from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart
-    from streameval.states.grouped.group_sweep import GroupSweep, GroupSweepPart
     from streameval.typing import Array
 
     SweepPart = GroupSweepPart | ClusterSweepPart

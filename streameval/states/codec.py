@@ -43,7 +43,7 @@ from streameval.states.grouped.state import GroupedSpec
 from streameval.states.keyed.layout import cut
 from streameval.states.keyed.ranges import buckets
 from streameval.states.labels import LabelSpec
-from streameval.states.rounds import one_by_one
+from streameval.states.rounds import Mapper, one_by_one
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.digests import DigestsSpec
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from streameval.states.protocol import State, StoredSpec
-    from streameval.states.rounds import Mapper
 
 KINDS: dict[str, type[StoredSpec]] = {
     spec.kind: spec

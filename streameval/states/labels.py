@@ -18,14 +18,13 @@ import pyarrow.compute as pc
 
 from streameval.errors import LabelError, NullError
 from streameval.states.protocol import Small, Totals, Traits, mergeable
-from streameval.typing import view_numbers
+from streameval.typing import Array, view_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
     from streameval.states.protocol import Header
-    from streameval.typing import Array
 
     Label = bool | int | float | str
 

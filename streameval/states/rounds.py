@@ -8,16 +8,13 @@ exchange moves the rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from streameval.states.keyed.counts import KeyedCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import TypeVar
-
     from streameval.budget import Budget
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import StoredSpec

@@ -6,15 +6,15 @@ pair table of 10¹² points, is therefore as accurate as a small one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from streameval.arrays.contingency import inputs as source
 from streameval.arrays.contingency.sparse import SparseTable
-from streameval.arrays.inputs import generator, labels_by_predicate, num2bool
+from streameval.arrays.inputs import Predicate, generator, labels_by_predicate, num2bool
 from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import twoway
 from streameval.metrics.contingency.arithmetic import plain
@@ -23,10 +23,6 @@ from streameval.metrics.contingency.measures import expected_cells
 from streameval.metrics.contingency.twoway import TwoWay
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
-    from typing import Self
-
-    from streameval.arrays.inputs import Predicate
     from streameval.states.contingency.summary import Number
     from streameval.typing import Array, ArrayLike
 

@@ -8,7 +8,7 @@ hashing in compiled code, all others by a dictionary. Rows and columns are in th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from numbers import Integral, Rational, Real
@@ -22,8 +22,6 @@ from streameval.arrays.inputs import as_arrow, unmasked
 from streameval.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-
     from streameval.typing import Array, ArrayLike
 
 Codes = NDArray[np.int64]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from streameval.states.contingency.summary import Summary, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
-    from typing import Self
 
     from streameval.typing import Array, ArrayLike
 

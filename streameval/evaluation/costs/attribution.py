@@ -30,13 +30,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval import scan
-from streameval.engine import start
+from streameval.engine import Engine, start
 from streameval.errors import CorruptFileError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation import evaluate, explain
 from streameval.evaluation.costs.attributed import Attribution
-from streameval.evaluation.costs.tables import Ids, attribute_states, not_there
-from streameval.evaluation.families import FAMILIES, MetricRequest
-from streameval.evaluation.files import RUN_OPTIONS, Files
+from streameval.evaluation.costs.tables import Ids, LookUp, Values, attribute_states, not_there
+from streameval.evaluation.families import FAMILIES, Counted, MetricRequest
+from streameval.evaluation.files import RUN_OPTIONS, Files, Forecast
 from streameval.evaluation.intervals import better_end
 from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.run import check_labels
@@ -45,8 +45,8 @@ from streameval.kinds import of_column
 from streameval.metrics.catalogue import entry_of, usual
 from streameval.metrics.contingency.attribution import GAINS, check_gain
 from streameval.options import checked, command, honoured, recorded
-from streameval.results import slice_column
-from streameval.scan import Where
+from streameval.results import Scalar, slice_column
+from streameval.scan import Scan, Where
 from streameval.scan.derived import IdName
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
@@ -58,14 +58,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import date
 
-    from streameval.engine import Engine
     from streameval.engine.fold import Folded
-    from streameval.evaluation.costs.tables import LookUp, Values
-    from streameval.evaluation.families import Counted
-    from streameval.evaluation.files import Forecast
     from streameval.evaluation.result import Evaluation
-    from streameval.results import Scalar
-    from streameval.scan import Scan
     from streameval.states.values import IdColumn, ValuesSpec
     from streameval.states.values import Values as FoldedValues
 

@@ -6,7 +6,7 @@ integers directly, texts by a scan of the data, partitions by hash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -18,17 +18,14 @@ import pyarrow as pa
 from streameval.errors import OptionError
 from streameval.evaluation.costs.attributed import Attribution
 from streameval.evaluation.families import watch_table
-from streameval.metrics.clusters import WorstImpure
+from streameval.metrics.clusters import Impure, WorstImpure
 from streameval.metrics.contingency.attribution import GAIN, GAINS, Largest, Members, PairCosts, gains
 from streameval.states.keyed.ids import hash_bytes, id_type
 from streameval.states.values import IdColumn, ValuesSpec
 from streameval.wording import text_of_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from streameval.engine import Engine
-    from streameval.metrics.clusters import Impure
     from streameval.scan import Scan
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.summary import Summary

@@ -14,7 +14,7 @@ measure is the exact difference of two fractions, rounded once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -27,13 +27,10 @@ from streameval.kernels.contingency.tables import positions
 from streameval.metrics.contingency.measures import CountedStatistics
 from streameval.metrics.protocol import ShardMetric
 from streameval.metrics.worst import Worst
-from streameval.states.contingency.cells import numbered
+from streameval.states.contingency.cells import Ids, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from streameval.budget import Budget
-    from streameval.states.contingency.cells import Ids
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.summary import Summary
     from streameval.states.keyed.layout import Interval

@@ -23,7 +23,7 @@ import numpy as np
 from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import fisher, measures, twoway
 from streameval.metrics.contingency.measures import CountedStatistics, TableStatistics
-from streameval.metrics.contingency.twoway import OneSided
+from streameval.metrics.contingency.twoway import OneSided, TwoWay
 from streameval.states.contingency.summary import summarize
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streameval.metrics.contingency.twoway import TwoWay
     from streameval.typing import Array
 
 

@@ -37,7 +37,7 @@ import numpy as np
 
 from streameval.errors import LabelError, NullError
 from streameval.kernels.keys import unmix
-from streameval.metrics.estimates import at_end
+from streameval.metrics.estimates import Estimate, at_end
 from streameval.metrics.protocol import Metric
 from streameval.metrics.units import Sizes
 from streameval.results import Scalar
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streameval.budget import Budget
-    from streameval.metrics.estimates import Estimate
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.typing import Array
 

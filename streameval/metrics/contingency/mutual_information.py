@@ -41,14 +41,13 @@ from streameval.errors import DataError, OptionError
 from streameval.kernels.contingency.expected import ORDERS, SizeTable, expected_information
 from streameval.kernels.contingency.tables import log_pairs
 from streameval.metrics.contingency.arithmetic import safe_divide
-from streameval.states.contingency.summary import Summary
+from streameval.states.contingency.summary import Number, Sizes, Summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
-    from streameval.states.contingency.summary import Number, Sizes
 
 _BITS = 120  # double-double logarithms become integers in units of 2^-120
 _FEW = 64

@@ -22,14 +22,13 @@ import numpy as np
 from streameval.kernels.blocks.grid import codes, scores_of
 from streameval.kernels.blocks.pieces import dealt_counts, dealt_weights
 from streameval.metrics.protocol import Metric
-from streameval.states.protocol import Small, Totals
+from streameval.states.protocol import Small, State, Totals
 from streameval.states.scores.parts import RankedPart, ScorePart, known
 from streameval.states.scores.weights import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval.states.protocol import State
     from streameval.states.scores.blocks import BlockCounts, BlockSpec
     from streameval.states.scores.counts import ScoreSpec
     from streameval.typing import Array

@@ -36,13 +36,12 @@ from streameval.metrics.scores.cut_bins import Rows
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.units import Sizes, class_counts
 from streameval.results import LabelStratum, Scalar
-from streameval.states.protocol import Small
+from streameval.states.protocol import Small, Source, Totals
 from streameval.states.scores.types import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from streameval.states.protocol import Source, Totals
     from streameval.states.scores.counts import ScoreSpec
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array

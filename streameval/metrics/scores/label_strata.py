@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from streameval.errors import LabelError
 from streameval.kernels.keys import unmix
-from streameval.metrics.protocol import ShardMetric
+from streameval.metrics.protocol import Metric, ShardMetric
 from streameval.metrics.scores.label_sample import EQUAL, Cells, LabelSample
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.states.blocks import BLOCKS, blocks_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.budget import Budget
-    from streameval.metrics.protocol import Metric
     from streameval.states.clusters.counts import ClusterCounts
     from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.keyed.layout import Interval

@@ -35,7 +35,7 @@ from streameval.metrics.scores import sums
 from streameval.metrics.scores.calibration.scoring import spread
 from streameval.metrics.scores.sums import SLACK, counted, exact_sum, outward, total
 from streameval.results import Scalar
-from streameval.states.scores.parts import RankedPart
+from streameval.states.scores.parts import RankedPart, ScorePart
 from streameval.states.scores.types import halved
 from streameval.wording import format_number
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.states.protocol import State, Totals
-    from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
 

@@ -25,6 +25,7 @@ from streameval.kernels.singletons import marks_for
 from streameval.states.contingency.cells import (
     Keys,
     Margins,
+    Watcher,
     core_layouts,
     cut_within,
     interval_items,
@@ -38,14 +39,12 @@ from streameval.states.contingency.summary import Sizes, Summary, summarize_cell
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, cut
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval, cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.contingency.cells import Watcher
-    from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
 T = TypeVar("T")

@@ -39,6 +39,7 @@ from streameval.states.contingency.by_class import ByClass, lone_classes
 from streameval.states.contingency.cells import (
     Keys,
     Margins,
+    Watcher,
     class_layouts,
     core_layouts,
     cut_within,
@@ -53,16 +54,14 @@ from streameval.states.contingency.summary import Sizes, Summary
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, cut
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval, SegmentAddresses, Side, cut
 from streameval.states.rounds import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
-    from streameval.states.contingency.cells import Watcher
     from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
-    from streameval.states.keyed.layout import Interval, SegmentAddresses, Side
     from streameval.typing import Array
 
     Part = tuple[Array, Array, Array, Array]  # see `_distinct_cells`

@@ -6,21 +6,18 @@ the groups themselves, some at a time, keeps what it needs in bounded memory, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from streameval.kernels.contingency.tables import add_margins, number_keys, slots_for
 from streameval.kernels.keys import ID_BUCKETS, unmix
-from streameval.states.keyed.layout import Interval, Layout, cut
+from streameval.states.keyed.layout import Columns, Interval, Layout, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streameval.budget import Budget
     from streameval.states.keyed.counts import KeyedCounts
-    from streameval.states.keyed.layout import Columns
     from streameval.typing import Array
 
 ITEMS = (1 << 14, 1 << 22)  # least and largest number of items of an interval

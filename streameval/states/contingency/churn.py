@@ -34,14 +34,13 @@ from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.contingency.cells import Keys, cut_within, interval_items, numbered, parted
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.layout import Layout
+from streameval.states.keyed.layout import Interval, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.contingency.counts import ContingencySpec
-    from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
 OLD_FATES = ("continued", "absorbed", "dispersed")

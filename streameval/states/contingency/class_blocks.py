@@ -24,13 +24,12 @@ import numpy as np
 
 from streameval.kernels.blocks.changes import lone_blocks, spread_rows
 from streameval.states.blocks import BLOCKS, BlockSums, Tally, add_changes, blocks_of
-from streameval.states.contingency.summary import Sizes
+from streameval.states.contingency.summary import Number, Sizes, Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.states.contingency.cells import Ids
-    from streameval.states.contingency.summary import Number, Summary
     from streameval.typing import Array
 
 _WORD, _LOW = 32, (1 << 32) - 1  # bits of the low word of Σ n²

@@ -23,17 +23,15 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from streameval.states.contingency.cells import Margins, cut_within, interval_items, pieces
+from streameval.states.contingency.cells import Margins, Watcher, cut_within, interval_items, pieces
 from streameval.states.contingency.summary import Summary
-from streameval.states.keyed.layout import NO_COUNTS
+from streameval.states.keyed.layout import NO_COUNTS, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.contingency.cells import Watcher
     from streameval.states.keyed.counts import KeyedCounts
-    from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
 

@@ -20,11 +20,11 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.sweep import narrow_f4
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.grouped.keys import Labelled
+from streameval.states.grouped.keys import Labelled, Split
 from streameval.states.grouped.table import GroupTable, TableBuilder, inner_facts
-from streameval.states.grouped.tag_words import NarrowScores, tag_words
+from streameval.states.grouped.tag_words import NarrowScores, TagWords, tag_words
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
-from streameval.states.keyed.builder import SegmentBuilders
+from streameval.states.keyed.builder import SegmentBuilder, SegmentBuilders
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.hot import by_run
 from streameval.states.keyed.ids import id_codes, identify, mixed, row_nulls
@@ -36,9 +36,6 @@ from streameval.states.scores.weights import sums_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from streameval.states.grouped.keys import Split
-    from streameval.states.grouped.tag_words import TagWords
-    from streameval.states.keyed.builder import SegmentBuilder
     from streameval.states.protocol import Batch, Spec, StoredSpec
     from streameval.typing import Array
 

@@ -22,7 +22,7 @@ from streameval.kernels.blocks.clusters import (
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep
 from streameval.states.clusters.counts import DerivedClusters, null_rows_by_block
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
-from streameval.states.keyed.layout import fixed_bits
+from streameval.states.keyed.layout import Interval, fixed_bits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.grouping import Counts
-    from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import SplitSpec
 
 _BLOCK = np.uint64((1 << BLOCK_BITS) - 1)

@@ -22,20 +22,18 @@ from streameval.kernels import segments, sweep
 from streameval.kernels.fused import FUSED
 from streameval.kernels.keyed.sorting import sort_words
 from streameval.states.grouped.tag_words import bases
-from streameval.states.keyed.counts import SLAB
+from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts
 from streameval.states.protocol import PlainState, Totals
-from streameval.states.scores.counts import score_part
+from streameval.states.scores.counts import ScoreSpec, score_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.grouped.tagged import TaggedGroups
-    from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.layout import Interval
     from streameval.states.rounds import Mapper
-    from streameval.states.scores.counts import ScoreSpec
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 

@@ -24,19 +24,17 @@ import pyarrow.compute as pc
 
 from streameval.errors import OptionError
 from streameval.kernels.groups import ordered
-from streameval.states.grouped.keys import Group, rank
+from streameval.states.grouped.keys import Group, Key, Split, rank
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
 from streameval.states.protocol import Batch, Small, Spec, SplitSpec, Stored, mergeable
-from streameval.states.rounds import one_by_one
+from streameval.states.rounds import Mapper, one_by_one
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Builder, Header, Source, State, Totals
-    from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
 

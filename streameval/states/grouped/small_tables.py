@@ -15,16 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.kernels.keys import unmix
-from streameval.states.contingency.cells import numbered
+from streameval.states.contingency.cells import Keys, numbered
 from streameval.states.contingency.counts import SummarisedCounts
-from streameval.states.contingency.summary import summarize
+from streameval.states.contingency.summary import Summary, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.contingency.cells import Keys
-    from streameval.states.contingency.summary import Summary
     from streameval.states.grouped.keys import Group
     from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.protocol import State

@@ -35,9 +35,9 @@ from streameval.states.grouped.tag_words import TagWords, tag_words, whole_words
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import SHIFT, id_codes
-from streameval.states.keyed.layout import Layout, Segment
-from streameval.states.protocol import mergeable
-from streameval.states.rounds import one_by_one
+from streameval.states.keyed.layout import Columns, Interval, Layout, Segment
+from streameval.states.protocol import SplitSpec, State, StoredSpec, mergeable
+from streameval.states.rounds import Mapper, one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.grouped.keys import Group
     from streameval.states.keyed.grouping import Counts
-    from streameval.states.keyed.layout import Columns, Interval
-    from streameval.states.protocol import SplitSpec, State, StoredSpec
-    from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
     Slab = tuple[Array, Array, Columns]

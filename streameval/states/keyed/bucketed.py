@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.budget import Budget
+from streameval.budget import Budget, Buffer
 from streameval.errors import ClusterError
 from streameval.kernels import segments as kernels
 from streameval.kernels.exact import add_at
 from streameval.states.keyed.layout import BucketCounts, Layout, Segment, SegmentAddresses, Side, index_codes
 
 if TYPE_CHECKING:
-    from streameval.budget import Buffer
     from streameval.typing import Array
 
 

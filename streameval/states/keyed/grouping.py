@@ -21,12 +21,11 @@ from streameval.kernels.exact import joined_halves
 from streameval.kernels.fused import FUSED
 from streameval.kernels.keyed.sorting import count_rows, index_rows, sort_rows, sort_words, weigh_rows
 from streameval.kernels.keyed.words import WORDS, tally_words
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Columns, SegmentAddresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from streameval.states.keyed.layout import Columns, SegmentAddresses
     from streameval.typing import Array
 
 _ROOM = 1 << 18  # largest number of distinct keys of 16-bit words that are counted at a time

@@ -7,8 +7,6 @@ partition, the hash of the partition's path is part of the key, which then has t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,10 +14,7 @@ import pyarrow.compute as pc
 from streameval.errors import SchemaError
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, MIX, hash_strings
-from streameval.typing import view_numbers
-
-if TYPE_CHECKING:
-    from streameval.typing import Array
+from streameval.typing import Array, view_numbers
 
 SHIFT = np.uint64(64 - (ID_BUCKETS.bit_length() - 1))
 

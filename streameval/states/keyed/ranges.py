@@ -18,21 +18,17 @@ table. A state without keyed counts is its own outline.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.layout import cut
+from streameval.states.keyed.layout import Interval, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import TypeVar
-
-    from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import State
     from streameval.states.rounds import Round
     from streameval.typing import Array

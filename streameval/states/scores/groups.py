@@ -21,7 +21,7 @@ from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.keyed.builder import SegmentBuilders
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes, id_words, identify, mixed, row_nulls
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.ranges import buckets
 from streameval.states.protocol import Batch, Stored, Totals, Traits
 from streameval.states.scores.types import MissingScores, present, rank_keys, refuse_nan
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.keyed.grouping import Counts
-    from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Header
     from streameval.typing import Array
 

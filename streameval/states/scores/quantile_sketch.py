@@ -26,7 +26,7 @@ order of folding and merging, but merging two states is commutative.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
@@ -41,8 +41,6 @@ from streameval.states.protocol import Batch, Small, Stored, Totals, Traits, mer
 from streameval.states.scores.types import floats, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from tdigest import TDigest
 
     from streameval.budget import Budget

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +22,7 @@ from streameval.kernels.exact import quotients
 from streameval.kernels.keys import decode_floats
 from streameval.states.keyed.ids import row_nulls
 from streameval.states.protocol import Batch, Totals
-from streameval.typing import view_numbers
-
-if TYPE_CHECKING:
-    from streameval.typing import Array, ArrayLike
-
+from streameval.typing import Array, ArrayLike, view_numbers
 
 SIGN = np.uint64(1 << 63)
 

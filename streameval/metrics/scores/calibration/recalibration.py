@@ -31,14 +31,23 @@ import numpy as np
 
 from streameval.kernels.ranking import exact_parts
 from streameval.metrics.protocol import NO_LOGIT, ONE_CLASS, OUTSIDE, UNBOUNDED, Basis, Metric, Partials
-from streameval.metrics.scores.calibration.scoring import GENTLE, Probabilities, bins_of, missing, spread, table_of
+from streameval.metrics.scores.calibration.scoring import (
+    GENTLE,
+    BinnedLogits,
+    Bins,
+    Ends,
+    Probabilities,
+    bins_of,
+    missing,
+    spread,
+    table_of,
+)
 from streameval.metrics.scores.sums import integers, sum_of
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.scores.calibration.scoring import BinnedLogits, Bins, Ends
     from streameval.states.protocol import State
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array

@@ -32,13 +32,12 @@ from streameval.metrics.protocol import Metric, Partials
 from streameval.metrics.scores.calibration.scoring import Probabilities, present, spread
 from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, sum_of, total
 from streameval.results import Scalar
-from streameval.states.scores.parts import leading
+from streameval.states.scores.parts import ScorePart, leading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval.states.protocol import State
-    from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
 BINS = 10

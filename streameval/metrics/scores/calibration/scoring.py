@@ -33,13 +33,12 @@ from streameval.kernels.calibration import logit_counts
 from streameval.metrics.protocol import NO_ROWS, NO_WEIGHT, OUTSIDE, Metric, Partials
 from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, total
 from streameval.results import Scalar
-from streameval.states.scores.parts import leading
+from streameval.states.scores.parts import ScorePart, leading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.states.protocol import Source, State
-    from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
 
