@@ -22,7 +22,7 @@ from streameval.states.classes import ClassReader, ClassSpec
 from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.keys import Blocks, By
-from streameval.states.grouped.state import GroupedSpec
+from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch, ungrouped
 from streameval.states.scores.blocks import BlockSpec

@@ -29,7 +29,7 @@ from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.selection import of_all_rows
 from streameval.metrics.units import Sizes
 from streameval.results import Scalar
-from streameval.states.grouped.state import GroupedSpec
+from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.scores.blocks import BlockSpec
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from streameval.metrics.estimates import Estimate, mean_of
 from streameval.results import Scalar
 from streameval.states.classes import MACRO, MICRO, WEIGHTED, ClassSpec, class_name
 from streameval.states.grouped.groups import DenseGroups, Grouped
-from streameval.states.grouped.state import GroupedSpec
+from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.scores.types import halved
 from streameval.wording import few
 

@@ -17,7 +17,7 @@ from streameval.results import Scalar
 from streameval.scan.derived import Derived, SlicingColumn, read_from, slicing
 from streameval.scan.widen import plain
 from streameval.states.grouped.keys import By
-from streameval.states.grouped.state import GroupedSpec
+from streameval.states.grouped.spec import GroupedSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -39,7 +39,7 @@ from streameval.states.classes import ClassSpec
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_columns, check_facts, check_spec
-from streameval.states.grouped.state import GroupedSpec
+from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.keyed.layout import cut
 from streameval.states.keyed.ranges import buckets
 from streameval.states.labels import LabelSpec

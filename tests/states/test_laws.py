@@ -39,7 +39,7 @@ from streameval.states import codec
 from streameval.states.classes import ClassSpec
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.keys import Blocks, By
-from streameval.states.grouped.state import GroupedSpec
+from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.scores.blocks import BlockSpec

@@ -28,7 +28,7 @@ from streameval.scan.derived import IdName
 from streameval.states.contingency.churn import NEW_FATES, OLD_FATES, ByNew, Form, Tally
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.grouped.keys import Blocks
-from streameval.states.grouped.state import GroupedSpec
+from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.keyed.ids import id_type
 

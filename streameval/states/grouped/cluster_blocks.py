@@ -45,7 +45,7 @@ class BlockedClusters(TaggedGroups):
     >>> from streameval.budget import Budget
     >>> from streameval.states.clusters.counts import ClusterSpec
     >>> from streameval.states.grouped.keys import Blocks
-    >>> from streameval.states.grouped.state import GroupedSpec
+    >>> from streameval.states.grouped.spec import GroupedSpec
     >>> from streameval.states.protocol import Batch
     >>> builder = GroupedSpec(ClusterSpec("cluster"), Blocks("campaign")).builder(Budget(), 8)
     >>> columns = {"cluster": pa.array([1, 1, 1, 2]), "campaign": pa.array([7, 7, 8, 8])}

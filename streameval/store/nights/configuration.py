@@ -28,7 +28,7 @@ from streameval.scan import Piece, Scan, Where
 from streameval.scan.derived import IdName
 from streameval.scan.pieces import without_views
 from streameval.scan.widen import plain, widen
-from streameval.states.grouped.state import GroupedSpec, divisible
+from streameval.states.grouped.spec import GroupedSpec, divisible
 from streameval.states.grouped.table import slice_type
 from streameval.states.keyed.ids import id_type
 from streameval.states.late import check_ids, comparison

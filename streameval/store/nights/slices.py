@@ -25,7 +25,7 @@ from streameval.evaluation.slicing import Slicing
 from streameval.results import Scalar, slice_column, slice_name
 from streameval.scan.derived import mark, slicing
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.grouped.state import GroupedSpec, divisible
+from streameval.states.grouped.spec import GroupedSpec, divisible
 from streameval.states.grouped.table import parts_of, tag_of
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec

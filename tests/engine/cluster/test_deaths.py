@@ -24,7 +24,7 @@ from streameval.errors import ClusterError
 from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.keys import Blocks
-from streameval.states.grouped.state import GroupedSpec
+from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.keyed import ranges
 from streameval.states.labels import LabelSpec
 from streameval.states.scores.counts import ScoreSpec

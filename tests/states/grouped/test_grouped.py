@@ -31,7 +31,7 @@ from streameval.states.grouped import small_tables, tag_words
 from streameval.states.grouped.builder import TaggedBuilder
 from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.keys import Blocks, By
-from streameval.states.grouped.state import GroupedSpec
+from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.keyed.ids import hash_bytes
 from streameval.states.protocol import Batch

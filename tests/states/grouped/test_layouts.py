@@ -23,7 +23,7 @@ from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped import cluster_sweep, tag_words
 from streameval.states.grouped.cluster_sweep import ClusterSweep, sweep_groups
 from streameval.states.grouped.keys import By
-from streameval.states.grouped.state import GroupedSpec
+from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.keyed import hot
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
