@@ -45,9 +45,9 @@ from streameval.errors import (
 )
 from streameval.evaluation import without_views
 from streameval.evaluation.families import MetricRequest, planned
+from streameval.evaluation.finalize import finalize_all
 from streameval.evaluation.intervals import folded_specs
 from streameval.evaluation.request import Request
-from streameval.evaluation.run import finalize_all
 from streameval.forks import new_lock
 from streameval.options import honoured, recorded, refuse
 from streameval.saving import make_folder

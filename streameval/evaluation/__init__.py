@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from streameval._submodules import submodules
 from streameval.evaluation.files import Files, Forecast
+from streameval.evaluation.finalize import finalize_all
 from streameval.evaluation.multiclass import expanded
 from streameval.evaluation.request import Request
-from streameval.evaluation.run import finalize_all
 from streameval.evaluation.source import source_of
 from streameval.options import recorded
 from streameval.scan.pieces import without_views

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import DataError, OptionError
 from streameval.evaluation.costs.attribution import Run, checked_options, dropped_rows, of_slices, with_slices
 from streameval.evaluation.costs.tables import attribute_states, ids_of
-from streameval.evaluation.run import check_labels
+from streameval.evaluation.finalize import check_labels
 from streameval.kinds import of_column
 from streameval.options import recorded
 from streameval.store.evaluate import evaluate, store_source

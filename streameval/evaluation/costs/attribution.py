@@ -37,9 +37,9 @@ from streameval.evaluation.costs.attributed import Attribution
 from streameval.evaluation.costs.tables import Ids, LookUp, Values, attribute_states, not_there
 from streameval.evaluation.families import FAMILIES, Counted, MetricRequest
 from streameval.evaluation.files import RUN_OPTIONS, Files, Forecast
+from streameval.evaluation.finalize import check_labels
 from streameval.evaluation.intervals import better_end
 from streameval.evaluation.labels.statements import LateSource
-from streameval.evaluation.run import check_labels
 from streameval.evaluation.source import source_of
 from streameval.kinds import of_column
 from streameval.metrics.catalogue import entry_of, usual

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from streameval.engine.fold import Folded
 from streameval.errors import FormatError, OptionError
-from streameval.evaluation.run import finalize_all
+from streameval.evaluation.finalize import finalize_all
 from streameval.options import as_json
 from streameval.results import Scalar
 from streameval.states.labels import LabelCounts

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from streameval.errors import MissingInputError, OptionError
+from streameval.evaluation.finalize import as_labelled
 from streameval.evaluation.request import NO_INTERVALS
-from streameval.evaluation.run import as_labelled
 from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results
 from streameval.evaluation.slicing import Slicing
