@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from streameval.scan.widen import is_text, plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    import pyarrow.dataset as pads
     import pyarrow.parquet as pq
 
     from streameval.scan.nested import TableNames
@@ -240,18 +241,28 @@ def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, p
 
 
 def _footer(file: File, *, remote: bool = False) -> pq.FileMetaData | Exception:
-    """A file's footer, or the exception to raise for it; an object's is one request, as its size is listed."""
+    """A file's footer, or the exception to raise for it; an object's is one request if its size is listed."""
     try:
-        if file.fragment is not None:
-            return file.fragment.metadata
         if remote:
-            import pyarrow.dataset as pads  # here, because it is slow to import
-
             with suppress(*READ_ERRORS):
-                return pads.ParquetFileFormat().make_fragment(file.path, file.filesystem, file_size=file.size).metadata
+                return _format().make_fragment(file.path, file.filesystem, file_size=file.size).metadata
         return footer_at(file.filesystem, file.path)
     except READ_ERRORS as error:
         return error
+
+
+@cache
+def _format() -> pads.ParquetFileFormat:
+    """The format of objects. With a key, Arrow refuses encrypted columns; without, they would abort the process."""
+    import pyarrow.dataset as pads  # here, because it is slow to import
+    from pyarrow.parquet import encryption
+
+    def refuse(_: object) -> encryption.KmsClient:
+        raise OSError("no key")
+
+    parts = encryption.CryptoFactory(refuse), encryption.KmsConnectionConfig(), encryption.DecryptionConfiguration()
+    options = pads.ParquetFragmentScanOptions(decryption_config=pads.ParquetDecryptionConfig(*parts))
+    return pads.ParquetFileFormat(default_fragment_scan_options=options)
 
 
 def _groups(file: File, footer: pq.FileMetaData, layout: Layout) -> list[Group]:

@@ -173,6 +173,7 @@ def fitting_rows(
 
 
 _TYPES, _IGNORED = b"ARROW:schema", b"ARROW-schema"  # the key of the types, and one that Arrow passes over
+_TAIL = 1 << 16  # bytes to read at the end of a file, as Arrow does
 _SIGNATURE = 28  # bytes behind a footer that is not encrypted itself, where columns are
 _UNKNOWN = (pa.ArrowException, ValueError, KeyError, TypeError)
 GUARD = 16  # random bytes that every answer must overwrite
@@ -232,41 +233,52 @@ class RangeFile(io.RawIOBase):
 
 
 def footer_of(handle: pa.NativeFile) -> pq.FileMetaData:
-    """The footer of an open file, whose bytes are checked to be complete; see `footer_at`."""
-    try:
-        return pq.read_metadata(pa.PythonFile(RangeFile(handle, []), mode="r"))
-    except _UNKNOWN as error:
-        return _untyped(handle, error)
-
-
-def footer_at(filesystem: fs.FileSystem, path: str) -> pq.FileMetaData:
-    """The footer of a file.
+    """The footer of an open file, whose bytes are checked to be complete; one request unless it is long.
 
     A writer notes the types of all columns under one key. If Arrow does not know one of them, such as the 128-bit
     integers of polars, it reads nothing of the file. The footer is then read without the key, and columns have the
     types of Parquet; see `typed`.
+
+    Raises
+    ------
+    OSError
+        If columns are encrypted: Arrow would abort the process.
     """
+    size = handle.size()
+    tail = exactly(handle, max(0, size - _TAIL), min(size, _TAIL)).to_pybytes()
+    length = int.from_bytes(tail[-8:-4], "little")
+    if len(tail) < length + 8 <= size:
+        tail = exactly(handle, size - 8 - length, length + 8).to_pybytes()
+    try:
+        footer = pq.read_metadata(pa.BufferReader(tail))
+    except _UNKNOWN as error:
+        footer = _untyped(tail, length, error)
+    return _unless_encrypted(footer, length)
+
+
+def footer_at(filesystem: fs.FileSystem, path: str) -> pq.FileMetaData:
+    """The footer of a file; see `footer_of`."""
     with filesystem.open_input_file(path) as handle:
+        if filesystem.type_name != "local":
+            return footer_of(handle)
         try:
             footer = pq.read_metadata(handle)
-        except _UNKNOWN as error:
-            return _untyped(handle, error)
-        if filesystem.type_name != "local":  # an object would take one more request
-            return footer
+        except _UNKNOWN:
+            return footer_of(handle)
         handle.seek(handle.size() - 8)
-        if int.from_bytes(handle.read(4), "little") == footer.serialized_size + _SIGNATURE:
-            raise OSError("some of its columns are encrypted, and Arrow would abort; write it without encryption")
-        return footer
+        return _unless_encrypted(footer, int.from_bytes(handle.read(4), "little"))
 
 
-def _untyped(handle: pa.NativeFile, error: Exception) -> pq.FileMetaData:
+def _unless_encrypted(footer: pq.FileMetaData, length: int) -> pq.FileMetaData:
+    if length == footer.serialized_size + _SIGNATURE:
+        raise OSError("some of its columns are encrypted, and Arrow would abort; write it without encryption")
+    return footer
+
+
+def _untyped(tail: bytes, length: int, error: Exception) -> pq.FileMetaData:
     """The footer without the types that its writer noted; raises `error` if these are not what it is about."""
-    size = handle.size()
-    length = int.from_bytes(exactly(handle, size - 8, 4).to_pybytes(), "little") if size >= 12 else size
-    if length > size - 12:
-        raise error
-    raw = exactly(handle, size - 8 - length, length + 8).to_pybytes()
-    if _TYPES not in raw:
+    raw = tail[-8 - length :]
+    if len(raw) != length + 8 or _TYPES not in raw:
         raise error
     try:
         footer = pq.read_metadata(pa.BufferReader(b"PAR1" + raw.replace(_TYPES, _IGNORED)))

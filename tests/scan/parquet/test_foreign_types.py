@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import struct
 from datetime import datetime
@@ -18,6 +19,7 @@ from footers import chunks, edit_footer
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
+from pyarrow.parquet import encryption
 
 from streameval import Store, evaluate, scan
 from streameval.errors import CorruptFileError, SchemaError
@@ -262,12 +264,26 @@ def test_a_filtered_dataset_of_such_times_is_refused(spark: Path) -> None:
     assert evaluate(dataset.filter(pc.field("score") > 0.15), score="score").rows == 5
 
 
+class Keys(encryption.KmsClient):
+    """Keys that are not secret."""
+
+    def __init__(self, _: object) -> None:
+        super().__init__()
+
+    def wrap_key(self, key: bytes, _: str) -> bytes:
+        """The key in the file."""
+        return base64.b64encode(key)
+
+
 def test_encrypted_columns_are_refused(tmp_path: Path) -> None:
-    """A signature of 28 bytes follows such a footer; Arrow aborts the process when it looks at a column."""
-    path = tmp_path / "part.parquet"
-    pq.write_table(pa.table({"label": [0, 1], "score": [0.5, 0.25]}), path)
-    data = path.read_bytes()
-    size = struct.unpack("<I", data[-8:-4])[0]
-    path.write_bytes(data[:-8] + bytes(28) + struct.pack("<I", size + 28) + b"PAR1")
-    with pytest.raises(CorruptFileError, match=r"part\.parquet: cannot be read: some of its columns are encrypted"):
-        evaluate(str(path), score="score")
+    """Of a local file, an object and a dataset: Arrow aborts the process when it looks at such a column."""
+    path, table = tmp_path / "part.parquet", pa.table({"label": [0, 1], "score": [0.5, 0.25]})
+    config = encryption.EncryptionConfiguration("f", column_keys={"s": ["score"]}, plaintext_footer=True)
+    properties = encryption.CryptoFactory(Keys).file_encryption_properties(encryption.KmsConnectionConfig(), config)
+    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+    local, remote = fs.LocalFileSystem(), fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    datasets = pads.dataset(str(path), filesystem=local), pads.dataset("part.parquet", filesystem=remote)
+    for data in (str(path), *datasets):
+        with pytest.raises(CorruptFileError, match=r"part\.parquet: cannot be read: some of its columns are encrypted"):
+            evaluate(data, score="score")
