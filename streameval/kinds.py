@@ -292,6 +292,21 @@ def inputs(name: str, given: Any) -> tuple[Place | InMemory, ...]:
     )
 
 
+def ages(name: str, given: object) -> tuple[int, ...]:
+    """Whole numbers of days in ascending order, from numbers or a text.
+
+    Examples
+    --------
+    >>> ages("ages", "1,7,3"), ages("ages", (30, 90)), ages("ages", 7)
+    ((1, 3, 7), (30, 90), (7,))
+    """
+    several = str(given).split(",") if isinstance(given, str | int) else _elements(given)
+    texts = [str(one).strip() for one in several or ()]
+    if not texts or not all(re.fullmatch(r"\d{1,5}", text) for text in texts):
+        raise OptionError(f"{name}={given!r} must be whole numbers of days, such as 1,7,30", name)
+    return tuple(sorted({int(text) for text in texts}))
+
+
 def days(name: str, given: object) -> str:
     """A span of whole days, such as ``90d``."""
     match = re.fullmatch(r"\s*(\d{1,5})\s*d?\s*", str(given))

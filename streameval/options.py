@@ -46,7 +46,7 @@ ANY, BINS, CALLBACK, COLUMN = Kind(kinds.single), Kind(kinds.bins), Kind(kinds.c
 DIRECTORY, FILTER, FLAG = Kind(kinds.directory), Kind(kinds.row_filter), Kind(kinds.flag, bool)
 FILE, INPUTS, MOMENT = Kind(kinds.file), Kind(kinds.inputs, many=True), Kind(kinds.moment)
 LEVEL, NUMBERS = Kind(kinds.level, float), Kind(kinds.numbers, float, many=True)
-SPAN = Kind(kinds.days)
+SPAN, AGES = Kind(kinds.days), Kind(kinds.ages)
 NAMES, METRICS = Kind(kinds.texts, many=True), Kind(kinds.metrics, many=True)
 
 
@@ -167,7 +167,10 @@ _EVALUATE = ("evaluate",)
 _FOLD = ("evaluate", "update")
 _IDS = (*_FOLD, "attribute")
 _LOOK = ("evaluate", "update", "show")
-_RUN = ("evaluate", "attribute", "update", "show", "replace", "remove", "add", "vacuum", "history", "check", "diagnose")
+_RUN = (
+    "evaluate", "attribute", "update", "show", "replace", "remove", "add", "vacuum", "history", "check", "diagnose",
+    "maturity",
+)  # fmt: skip
 _STORE = (*_RUN[2:], "info")
 _CLUSTER = ("evaluate", "attribute", "update", "replace", "add", "show", "history", "check", "diagnose", "sketch")
 _HERE = ("churn", "drift", "plan_labels")
@@ -232,6 +235,12 @@ OPTIONS = (
            help="Dates of the nights to compare with, such as 2026-01-01..2026-01-07; one date stands for that night."),
     Option("since", ANY, None, ("drift",), "value", "Only nights from this date on.", metavar="DATE"),
     Option("until", ANY, None, ("drift",), "value", "Only nights up to the end of this date.", metavar="DATE"),
+    # maturity
+    Option("metric", ANY, None, ("maturity",), "value", "Metric, such as roc_auc.", required=True),
+    Option("of", COLUMN, None, ("maturity",), "value", "Column of the metric, if there are several."),
+    Option("ages", AGES, (1, 3, 7, 14, 30, 60, 90), ("maturity",), "value", metavar="DAYS,…",
+           help="Ages of labels in days after the end of their night; a closed night keeps the default ones. "
+                "[default: 1,3,7,14,30,60,90]"),
     # quantile_sketch
     Option("column", NAMES, None, ("sketch",), "state", "Column of numbers; repeat for several.", required=True),
     Option("compression", whole_number("a whole number of at least 1", 1), 1000, ("sketch",), "state",

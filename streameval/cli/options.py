@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _DATA = (
     "evaluate", "attribute", "sketch", "churn", "plan_labels", "drift", "metrics", "show", "info", "history", "check",
-    "diagnose",
+    "diagnose", "maturity",
 )  # fmt: skip
 _ALL = (
     "evaluate",
@@ -42,6 +42,7 @@ _ALL = (
     "churn",
     "plan_labels",
     "drift",
+    "maturity",
 )
 
 SELECTION = ("partition", "since", "until", "last", "as_of")  # which nights of a store
@@ -81,13 +82,14 @@ SHOWN = (
     Option("why", ANY, None, ("check",), "nothing", flag="reason", metavar="TEXT", help="Why a failure is accepted."),
     Option("csv_to", ANY, None, ("history",), "nothing", flag="csv", metavar="FILE|-",
            help="Write CSV to a file, or to stdout with -; ' precedes texts that begin like a formula."),
-    Option("plot", ANY, None, ("history", "sketch"), "nothing", metavar="FILE",
+    Option("plot", ANY, None, ("history", "maturity", "sketch"), "nothing", metavar="FILE",
            help="Draw a figure into this file, such as history.svg."),
     Option("out", NAMES, (), ("evaluate", "show", "history", "check"), "nothing", metavar="FILE",
            help="Write everything to a .json, .csv, .parquet or .html file; repeat for several. "
            "The .html file is one self-contained page. In CSV, ' precedes texts that begin like a formula. "
            ".prom is the Prometheus text format; .openlineage.json has the outcomes of rules."),
-    Option("out", NAMES, (), ("sketch", "churn", "drift", "info", "diagnose"), "nothing", metavar="FILE",
+    Option("out", NAMES, (), ("sketch", "churn", "drift", "info", "diagnose", "maturity"), "nothing",
+           metavar="FILE",
            help="Write everything to a .json, .csv or .parquet file; repeat for several. "
            "In CSV, ' precedes texts that begin like a formula."),
     Option("out", NAMES, (), ("plan_labels",), "nothing", metavar="FILE",

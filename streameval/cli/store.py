@@ -531,4 +531,26 @@ def drift(store: Store, to: Output, **asked: Any) -> None:
     to.deliver_rows(facts, lambda: [facts], lambda: table(["fact", "value"], lines, ["value"]))
 
 
-GATES = (check, diagnose, drift)
+@reads_store("maturity", PLAIN)
+def maturity(store: Store, to: Output, **asked: Any) -> None:
+    """Show what a metric of each night of STORE was while its late labels arrived.
+
+    For each night and age: the share of rows that had a label, the share of these that are positive, the metric with
+    the labels up to that age, and its change to today. The age of a label is its time, or else the end of the newest
+    night at its arrival, less the end of its night. The last rows are of all nights that reached the largest age:
+    shares of all their rows, and means of the values. A night that closed for late labels keeps the values of the
+    store's metrics at the default ages.
+    """
+    result = store.maturity(**asked)
+    for path in to.out:
+        result.save(path)
+    if to.plot is not None:
+        result.plot(to.plot)
+    heads = result.rows[0]._fields if result.rows else ("night",)
+    rows = [
+        [row.night, str(row.age), *("" if cell != cell else digits(cell) for cell in row[2:])] for row in result.rows
+    ]
+    to.deliver(lambda: result.to_json(indent=2), lambda: table(heads, rows, heads[1:]))
+
+
+GATES = (check, diagnose, drift, maturity)

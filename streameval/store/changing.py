@@ -21,8 +21,9 @@ from streameval.store.files.location import check_apart, check_empty, check_file
 from streameval.store.nights.configuration import KEPT, Configuration, plain_options
 from streameval.store.nights.fold import Folding, Night, find_types, fold_partitions
 from streameval.store.nights.late import Arrived, deliver
+from streameval.store.nights.maturity import Aging
 from streameval.store.nights.merge import labels_of
-from streameval.store.nights.open_nights import OPEN, close_nights, find_ahead, find_ids, newest_day
+from streameval.store.nights.open_nights import OPEN, close_night, find_ahead, find_closing, find_ids, newest_day
 from streameval.store.nights.partitions import Changes, compare_partitions, discover, select_entries
 from streameval.store.vacuum import bound_scores, vacuum
 from streameval.wording import few, plural, visible
@@ -635,14 +636,14 @@ def _commit(
         incomplete=(*(name for name, entry in entries.items() if entry.incomplete), *done.incomplete),
     )
     if changed:
-        before = snapshot.entries | entries
-        after = close_nights(before.values(), configuration)
-        shut = tuple(e.partition for e in after if before[e.partition].state(OPEN, "") and not e.state(OPEN, ""))
-        ahead = tuple(find_ahead(before, done.new)) if configuration.late is not None else ()
-        done = with_changes(done, closed=shut, ahead=ahead)
+        after = snapshot.entries | entries
+        ahead = tuple(find_ahead(after, done.new)) if configuration.late is not None else ()
+        closed = _close(context, configuration, after)
+        after |= closed
+        done = with_changes(done, closed=tuple(closed), ahead=ahead)
         action = f"{done}; {done.keeps}" if done.keeps else str(done)
         evaluations = {name: night.evaluation for name, night in nights.items()}
-        context.commit(snapshot, configuration, after, action, evaluations)
+        context.commit(snapshot, configuration, after.values(), action, evaluations)
     if not errors:
         return done
     if done.version >= 0:
@@ -666,6 +667,15 @@ def _commit(
         for i, some in enumerate(alike.values(), 1)
     )
     raise DataError(f"{plural(len(errors), 'partition')} cannot be folded{rest}: {listed}") from first
+
+
+def _close(context: StoreContext, configuration: Configuration, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The nights that close: without their rows, and with their values by the age of labels."""
+    closing = find_closing([*entries.values()], configuration)
+    if not closing:
+        return {}
+    aging = Aging.of(configuration, context.files, context.engine())
+    return {entry.partition: close_night(aging.close(entry)) for entry in closing}
 
 
 def _same(context: StoreContext, configuration: Configuration, entry: Entry, again: Entry) -> bool:

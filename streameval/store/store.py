@@ -29,6 +29,7 @@ from streameval.store.nights.drift import drift_of
 from streameval.store.nights.gate import Gate, store_rules
 from streameval.store.nights.history import Histories, History, Point
 from streameval.store.nights.judgements import accept
+from streameval.store.nights.maturity import maturity_of
 from streameval.store.nights.merge import Nights
 from streameval.store.nights.partitions import select_entries
 from streameval.store.nights.slices import slice_facts, slice_histories, stored_slicing
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from streameval.store.info import Reading
     from streameval.store.nights.diagnosis import Diagnosis
     from streameval.store.nights.gate import Check
+    from streameval.store.nights.maturity import Maturity
     from streameval.store.nights.results import MetricSeries
 
 
@@ -478,6 +480,40 @@ class Store(Changing):
         sides.append(dates_of(snapshot, against))
         nights, other = (Nights(entries, configuration, self._context.compaction) for entries in sides)
         return drift_of(nights, other, self._context.engine(), score)
+
+    def maturity(
+        self, metric: str, *, of: str | None = None, ages: Sequence[int] = (1, 3, 7, 14, 30, 60, 90)
+    ) -> Maturity:
+        """What a metric of each night was while its late labels arrived.
+
+        Values of young nights are provisional: the labels that arrive first are rarely a random sample of all.
+
+        Parameters
+        ----------
+        metric, of : str
+            Name of the metric, and its column if there are several.
+        ages : sequence of int
+            Days after the end of a night. A label is as old as its time (``label_time``), or else the end of the newest
+            night at its arrival, is later than that. A night that closed for late labels keeps the values of the
+            store's own metrics at the default ages.
+
+        Returns
+        -------
+        Maturity
+            Has `rows`, and `to_arrow` with the columns ``night, age, labelled, positives, value, change``: for each
+            night and each age that it has reached, the share of rows with a label, the share of these that are
+            positive, the metric with the labels up to that age, and its change to today. The rows of the night ``all``
+            are of the nights that reached the largest age: shares of all their rows, means of values and changes.
+
+        Raises
+        ------
+        OptionError
+            If the store takes no late labels, or has no such metric.
+        StoreError, FormatError
+            If there is no store, or a file of it is missing or damaged.
+        """
+        option = honoured("maturity")["ages"]
+        return maturity_of(self._context, metric, of, option.plain(ages))
 
     def accept(self, partition: str | Sequence[str], reason: str, rule: str | Sequence[str] = ()) -> list[Judgement]:
         """Accept failures of nights that checks have recorded; later failures are not accepted.

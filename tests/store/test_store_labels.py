@@ -168,6 +168,41 @@ def test_values_say_that_they_are_of_labelled_rows(tmp_path):
     assert str(store.update(labels=labels)) == "labels: none that are new"
 
 
+@pytest.mark.parametrize("timed", [True, False])
+def test_maturity_is_what_labels_up_to_an_age_give_and_survives_closing(tmp_path, timed):
+    """As `evaluate` with these labels, with times or by arrival; for all nights, shares of all rows and means."""
+    late, ages = {"on": "id", "label_conflicts": "drop"} | ({"label_time": "t"} if timed else {}), (1, 3)
+    rng, files = np.random.default_rng(1), list[Path]()
+    store, last = Store(tmp_path / "store", threads=1), {"labels_open": "9d"}
+    for i, name in enumerate(NIGHTS):
+        data = write_night(name, tmp_path / "data")
+        ids, times = rng.permutation(IDS)[:20], rng.integers(0, 5, 20)
+        rows = [(int(one), 20_454 + int(t), int(one) % 2) for one, t in zip(ids, times, strict=True)]
+        files.append(write_labels(tmp_path / f"labels-{i}.parquet", rows))
+        store.update(data, **(WHAT | late | last if not i else {}), labels=files[-1], allow_unmatched=True)
+    found = store.maturity("roc_auc", ages=ages).to_arrow().to_pylist()
+    assert [(row["night"], row["age"]) for row in found] == [(n, age) for n in [*NIGHTS, "all"] for age in ages]
+    for i, row in enumerate(found[:6]):
+        arrived = {"labels": files, "labels_as_of": f"2026-01-{2 + i // 2 + row['age']:02}T00:00"}
+        arrived = arrived if timed else {"labels": files[: i // 2 + row["age"] + 1]}
+        given = WHAT | {"by": None, "cluster": None, "unit": None} | late | arrived
+        one = evaluate(tmp_path / "data" / row["night"], **given, unlabelled="drop", allow_unmatched=True)
+        assert row["value"] == one.value("roc_auc")
+        assert row["labelled"] * 24 == pytest.approx(one.labels["labelled_rows"])
+        assert row["positives"] * one.labels["labelled_rows"] == pytest.approx(one.positives)
+        assert row["value"] + row["change"] == pytest.approx(store.evaluate(row["night"]).value("roc_auc"))
+    assert found[6]["value"] == pytest.approx(np.mean([row["value"] for row in found[:6:2]]))
+    before = store.maturity("roc_auc", ages=ages)
+    for name in ("night=2026-01-09", "night=2026-01-13"):
+        store.update(write_night(NIGHTS[2], tmp_path / "data").rename(tmp_path / "data" / name))
+    store.vacuum(grace="0s")
+    assert [entry.partition for entry in store.partitions() if not entry.state(OPEN, "")] == NIGHTS
+    assert store.maturity("roc_auc", ages=ages).rows[:6] == before.rows[:6]
+    before.plot(tmp_path / "maturity.svg")
+    with pytest.raises(OptionError, match="ages='x' must be whole numbers of days"):
+        store.maturity("roc_auc", ages="x")
+
+
 def test_contradictions_refuse_the_delivery_or_the_later_file_wins(tmp_path):
     """Within a delivery or against earlier ones; nothing is committed, and no file is left."""
     one, two = (write_labels(tmp_path / f"{i}.parquet", [(i, 1, i), (7, 1, i)]) for i in (0, 1))
@@ -327,3 +362,7 @@ def test_the_command_line_takes_labels_without_data(tmp_path, capsys):
     for command in (["history", store, "--metric", "roc_auc"], ["attribute", store, "--score", "s", "--by", "g"]):
         main(command, standalone_mode=False)
         assert "labelled rows, not an estimate for all" in capsys.readouterr().out
+    main(["maturity", store, "--metric", "roc_auc", "--ages", "30,1", "--json", "-"], standalone_mode=False)
+    assert '"age": 30' in capsys.readouterr().out
+    main(["maturity", store, "--metric", "roc_auc", "--plot", f"{tmp_path}/maturity.png"], standalone_mode=False)
+    assert "night=2026-01-01   90" in capsys.readouterr().out

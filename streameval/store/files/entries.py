@@ -79,6 +79,22 @@ class Labels(NamedTuple):
     incomplete: int
 
 
+class Aged(NamedTuple):
+    """A night with the late labels up to an age.
+
+    Attributes
+    ----------
+    age : days after the end of the night
+    labelled, positives : rows that had a label, and those of them that are positive
+    values : metrics by names such as ``roc_auc[score]``; None if one is not defined
+    """
+
+    age: int
+    labelled: int
+    positives: int
+    values: dict[str, float | None]
+
+
 @dataclass(frozen=True)
 class StoredState:
     """A state of a partition.
@@ -123,7 +139,8 @@ class Entry:
     labels : rows by label
     states : the other states, each in a file
     updated : time of the fold, UTC
-    facts : nulls by column, rows and nulls by file, and files left out, as JSON; see `gather_facts`
+    facts : nulls by column, rows and nulls by file, files left out, and values of a night that was closed for late
+        labels by their age, as JSON; see `gather_facts`
     """
 
     partition: str
@@ -158,6 +175,11 @@ class Entry:
         """Whether files were left out."""
         return bool(self.left_out)
 
+    @property
+    def aged(self) -> list[Aged]:
+        """A night that is closed for late labels, with the labels up to some ages."""
+        return [Aged(**one) for one in self.noted.get("maturity", ())]
+
     def state(self, group: str, of: str) -> StoredState | None:
         """The state of a column, if there is one."""
         return next((state for state in self.states if state.of == of and state.group == group), None)
@@ -167,11 +189,15 @@ def _are_facts(facts: Any) -> bool:
     """Whether facts have the form that `gather_facts` gives them; other errors mean that they have not."""
     files, lost, counts = facts.get("files", []), facts.get("left_out", []), [facts.get("nulls", {})]
     counts += [file["nulls"] for file in files] + [{"rows": file.get("rows") or 0} for file in files]
+    aged = [Aged(**one) for one in facts.get("maturity", ())]
+    counts += [one._asdict() | {"values": 0} for one in aged]
+    values = [value for one in aged for value in one.values.values() if value is not None]
     texts = [file["file"] for file in files] + [text for name, why in lost for text in (name, why)]
     return (
         isinstance(files, list)
         and isinstance(lost, list)
         and all(isinstance(text, str) for text in texts)
+        and all(isinstance(value, float) for value in values)
         and all(type(count) is int and 0 <= count < _MOST for some in counts for count in some.values())
     )
 

@@ -291,6 +291,13 @@ class Folding:
         names = [self.files.write(folded.states[w.spec], engine.dump) for w in kept]
         return tuple(StoredState(w.group, w.of, w.spec.kind, *name) for w, name in zip(kept, names, strict=True))
 
+    def fold_rows(self, entry: Entry, engine: Engine) -> tuple[list[MetricRequest], Folded]:
+        """The states to keep, and all that are folded, of the rows of an open night."""
+        configuration, name = self.configuration, entry.partition
+        planned = scan.plan(read_rows(entry, self.files), configuration.columns, threads=1)
+        pieces = tuple(replace(piece, partition=name, origin=name, name=name) for piece in planned.pieces)
+        return self._states(configuration.widen_columns(replace(planned, pieces=pieces)), engine)
+
     def relabel(self, entry: Entry, engine: Engine) -> Entry:
         """Fold an open night anew from its rows into the states that depend on labels, which `configuration` has due.
 
@@ -299,10 +306,8 @@ class Folding:
         DataError
             If its rows cannot be read, or their labels are refused.
         """
-        configuration, name = self.configuration, entry.partition
-        planned = scan.plan(read_rows(entry, self.files), configuration.columns, threads=1)
-        pieces = tuple(replace(piece, partition=name, origin=name, name=name) for piece in planned.pieces)
-        kept, folded = self._states(configuration.widen_columns(replace(planned, pieces=pieces)), engine)
+        configuration = self.configuration
+        kept, folded = self.fold_rows(entry, engine)
         new = {(state.group, state.of): state for state in self._written(kept, folded, engine)}
         label = folded.labels(configuration.folding.label)
         states = tuple(new.get((state.group, state.of), state) for state in entry.states)

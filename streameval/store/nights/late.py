@@ -11,6 +11,7 @@ that no open night uses and that arrived a span of open nights ago.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
@@ -32,6 +33,7 @@ from streameval.states.late import (
 )
 from streameval.store.nights.configuration import Delivered
 from streameval.store.nights.open_nights import OPEN, WORDS, find_ids, newest_day, open_days
+from streameval.store.nights.partitions import day_of
 from streameval.wording import plural, size
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 FAN = 8  # number of runs that are merged into one
 _LISTED = 20  # ids in the message about conflicts
 _ROW_BYTES = 160  # bytes of a statement while all are resolved
+_DAY, _EPOCH = 86_400 * 10**6, date(1970, 1, 1).toordinal()  # microseconds of a day, and the day of time 0
 _KEYS = ("first", "second", "time", "arrival", "night")
 
 
@@ -310,6 +313,35 @@ def _contradiction(words: Array, source: LateSource, parts: Sequence[StatementPa
     )
 
 
+def read_statements(configuration: Configuration, files: PublishedFiles) -> Statements:
+    """All statements of a store."""
+    parts = _read_runs(files, configuration.statements.runs)
+    return Statements.joined(parts, "the labels of the store") if parts else _none()
+
+
+def resolve_by_age(
+    entry: Entry, every: Statements, configuration: Configuration, files: PublishedFiles, ages: Sequence[int]
+) -> list[LateLabels]:
+    """The labels of an open night that are at most some days old, for each of these ages in ascending order.
+
+    A statement is as old as its time is later than the end of the night; without times, as the end of the newest night
+    at its arrival. Labels of equal statements are one object.
+    """
+    source = cast("LateSource", configuration.late)
+    ids, labels = _table_of(every, configuration), _resolved(every, source, configuration)[0]
+    own = every.only(np.flatnonzero(_have(every, ids, find_ids(entry, ids, labels, files))))
+    times = own.times if source.time else (own.nights + 1 - _EPOCH) * _DAY
+    end = (day_of(entry.partition, "").toordinal() + 1 - _EPOCH) * _DAY
+    resolved: dict[int, LateLabels] = {}
+    labels_by_age = []
+    for age in ages:
+        rows = np.flatnonzero(times <= end + age * _DAY)
+        if rows.size not in resolved:
+            resolved[rows.size] = _resolved(own.only(rows), source, configuration)[0]
+        labels_by_age.append(resolved[rows.size])
+    return labels_by_age
+
+
 def find_unused(entries: Sequence[Entry], configuration: Configuration, files: PublishedFiles) -> Statements | None:
     """The statements to keep, if others are of ids that no open night has, and all arrived a span of open nights ago.
 
@@ -318,7 +350,7 @@ def find_unused(entries: Sequence[Entry], configuration: Configuration, files: P
     delivered = configuration.statements
     if not delivered.rows or not entries:
         return None
-    every = Statements.joined(_read_runs(files, delivered.runs), "the labels of the store")
+    every = read_statements(configuration, files)
     is_old = every.nights < newest_day(entry.partition for entry in entries) - open_days(configuration)
     if not is_old.any():
         return None
@@ -330,10 +362,16 @@ def find_unused(entries: Sequence[Entry], configuration: Configuration, files: P
     used = _find(recent, ids) != ABSENT
     for entry in entries:
         used |= find_ids(entry, ids, labels, files) if entry.state(OPEN, "") else False
-    unused = IdTable.of(ids.first[~used], ids.second[~used] if ids.second.size else ids.second, ids.codes[~used])
-    words = IdTable(every.first, every.second if ids.second.size else ids.second, *ids[2:])
-    kept = np.flatnonzero(_find(unused, words) == ABSENT)
+    kept = np.flatnonzero(~_have(every, ids, ~used))
     return every.only(kept) if kept.size < every.first.size else None
+
+
+def _have(every: Statements, ids: IdTable, chosen: Array) -> Array:
+    """Which statements have one of the chosen ids, as a bool array."""
+    table = IdTable.of(ids.first[chosen], ids.second[chosen] if ids.second.size else ids.second, ids.codes[chosen])
+    words = IdTable(every.first, every.second if ids.second.size else ids.second, *ids[2:])
+    own: Array = _find(table, words) != ABSENT
+    return own
 
 
 def _find(table: IdTable, ids: IdTable) -> Array:

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.typing import Array
 
-    _Arrival = tuple[int, int]  # the number of a file of labels, and the newest night when it arrived
-
 OPEN = "open"  # the group of the file of rows among the states of an open night
 GAP = 8  # days: a night that is later than this after the one before it closes no other
 WORDS = {"signed": pa.int64(), "unsigned": pa.uint64(), "text": pa.large_string()}  # of the ids, by their kind
@@ -152,13 +150,12 @@ def find_ahead(names: Iterable[str], new: Iterable[str]) -> list[str]:
     return [name for name in new if day_of(name, "").toordinal() > newest]
 
 
-def close_nights(entries: Iterable[Entry], configuration: Configuration) -> list[Entry]:
-    """The nights, of which those are closed that are older than the newest by the span of open ones."""
-    entries = list(entries)
+def find_closing(entries: Collection[Entry], configuration: Configuration) -> list[Entry]:
+    """The open nights that are older than the newest by the span of open ones."""
     if configuration.late is None or not entries:
-        return entries
+        return []
     oldest = newest_day(entry.partition for entry in entries) - open_days(configuration)
-    return [_closed(e) if day_of(e.partition, "").toordinal() < oldest else e for e in entries]
+    return [e for e in entries if e.state(OPEN, "") and day_of(e.partition, "").toordinal() < oldest]
 
 
 def open_days(configuration: Configuration) -> int:
@@ -166,5 +163,6 @@ def open_days(configuration: Configuration) -> int:
     return int(configuration.options["labels_open"][:-1])
 
 
-def _closed(entry: Entry) -> Entry:
+def close_night(entry: Entry) -> Entry:
+    """A night without its rows."""
     return replace(entry, states=tuple(state for state in entry.states if state.group != OPEN))

@@ -1,0 +1,242 @@
+"""Maturity: what a metric of a night was while its labels arrived.
+
+An open night is folded anew from its rows with the statements up to each age, by the ordinary builders, so that each
+value is exact. When a night closes, the values of the store's own metrics at `AGES` go into its facts, and survive the
+rows. Pooled values of all nights cannot be computed from values alone; their mean is given instead.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, time, timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from streameval._version import __version__
+from streameval.errors import DataError, OptionError
+from streameval.evaluation.request import NO_INTERVALS
+from streameval.results import Source
+from streameval.saving import Saved
+from streameval.store.files.entries import Aged
+from streameval.store.nights.fold import Folding
+from streameval.store.nights.late import read_statements, resolve_by_age
+from streameval.store.nights.merge import Column, finalize_nights
+from streameval.store.nights.open_nights import OPEN
+from streameval.store.nights.partitions import day_of, select_entries
+from streameval.wording import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from matplotlib.axes import Axes
+
+    from streameval.engine.fold import Folded
+    from streameval.engine.threads import ThreadEngine
+    from streameval.store.context import StoreContext
+    from streameval.store.files.entries import Entry
+    from streameval.store.files.published import StateFiles
+    from streameval.store.nights.configuration import Configuration
+    from streameval.store.nights.late import Statements
+
+AGES = (1, 3, 7, 14, 30, 60, 90)  # days, of the values that a closed night keeps
+ALL = "all"  # in place of a night: the nights that reached the largest age
+
+
+class MaturityRow(NamedTuple):
+    """A night, or ``all`` nights, with the labels up to an age.
+
+    Attributes
+    ----------
+    night : name of the partition
+    age : days after the end of the night
+    labelled : share of the rows that had a label, in [0, 1]
+    positives : share of these rows that are positive; NaN without labels
+    value : the metric; NaN if it is not defined, or not kept of a closed night
+    change : the metric with all labels of today less `value`
+    """
+
+    night: str
+    age: int
+    labelled: float
+    positives: float
+    value: float
+    change: float
+
+
+@dataclass(frozen=True)
+class Maturity(Saved):
+    """A metric of each night with the labels up to some ages.
+
+    Attributes
+    ----------
+    metric, of : the metric and its column
+    rows : by night and age, only ages that a night has reached; then those of ``all`` nights that reached the largest
+        age: shares of their rows together, and means of the values and changes of single nights
+    source : where the values come from
+    """
+
+    metric: str
+    of: str
+    rows: tuple[MaturityRow, ...]
+    source: Source = field(default_factory=Source, repr=False, compare=False)
+
+    def to_arrow(self) -> pa.Table:
+        """A table with the columns of `MaturityRow`; NaN is null."""
+        import pyarrow as pa
+
+        numbers = MaturityRow._fields[2:]
+        columns = {"night": pa.array([row.night for row in self.rows], pa.string())}
+        columns["age"] = pa.array([row.age for row in self.rows], pa.int64())
+        values = zip(*(row[2:] for row in self.rows), strict=True) if self.rows else ((),) * len(numbers)
+        columns |= {
+            name: pa.array(own, pa.float64(), from_pandas=True) for name, own in zip(numbers, values, strict=True)
+        }
+        return pa.table(columns)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values; NaN becomes None."""
+        rows = self.to_arrow().to_pylist()
+        return {"streameval": __version__, "metric": self.metric, "of": self.of, "rows": rows}
+
+    def plot(self, save_to: str | Path | None = None) -> Axes:
+        """Plot the values over the ages, a line for each night; returns the matplotlib Axes."""
+        from streameval.plots.comparisons import plot_series
+
+        ages = sorted({row.age for row in self.rows})
+        lines = {}
+        for night, rows in groupby(self.rows, lambda row: row.night):
+            values = {row.age: row.value for row in rows}
+            lines[night] = [(values.get(age, math.nan),) * 3 for age in ages]
+        names = [f"days after the night={age}" for age in ages]
+        return plot_series(names, lines, f"{self.metric} of {self.of} by age of labels", save_to=save_to)
+
+
+def maturity_of(context: StoreContext, metric: str, of: str | None, ages: Sequence[int]) -> Maturity:
+    """The maturity of a metric; see `streameval.Store.maturity`."""
+    snapshot, configuration = context.begun()
+    if configuration.late is None:
+        raise OptionError("maturity: the store takes no late labels; create one with the column of ids, on (--on)")
+    nightly, metric = context.nightly(snapshot, configuration), canonical(metric)
+    column = nightly.column(metric, of)
+    entries = [entry for entry in select_entries(snapshot.entries) if entry.rows] if snapshot.entries else []
+    newest = [result.value for result in nightly.values(entries, metric, column.w.of)]
+    aging, now, nights = Aging.of(configuration, context.files, context.engine(), [column]), datetime.now(UTC), []
+    for entry, value in zip(entries, newest, strict=True):
+        reached = [age for age in ages if _is_reached(entry, age, now)]
+        aged = aging.measure(entry, reached) if entry.state(OPEN, "") else entry.aged
+        nights.append(_Night(entry, value, {one.age: one for one in aged}))
+    name = f"{metric}[{column.w.of}]"
+    rows = [night.row(age, name) for night in nights for age in ages if _is_reached(night.entry, age, now)]
+    old = [night for night in nights if _is_reached(night.entry, max(ages), now)]
+    rows += [_all_of(old, age, name) for age in ages if old]
+    command = f"streameval maturity {context.location.name} --metric {metric} --of {column.w.of}"
+    source = Source((context.location.name,), 0, command, len(entries))
+    return Maturity(metric, column.w.of, tuple(rows), source)
+
+
+class _Night(NamedTuple):
+    """A night, the value of a metric with all labels, and what is known of its ages."""
+
+    entry: Entry
+    newest: float
+    aged: Mapping[int, Aged]
+
+    def row(self, age: int, name: str) -> MaturityRow:
+        """The row of an age."""
+        _, labelled, positives, values = self.aged.get(age, Aged(age, 0, 0, {}))
+        share = labelled / self.entry.rows if age in self.aged else math.nan
+        value = values.get(name)
+        number = math.nan if value is None else value
+        rate = positives / labelled if labelled else math.nan
+        return MaturityRow(self.entry.partition, age, share, rate, number, self.newest - number)
+
+
+def _all_of(nights: Sequence[_Night], age: int, name: str) -> MaturityRow:
+    """The row of several nights at an age, of which those count that have one."""
+    nights = [night for night in nights if age in night.aged]
+    rows, labelled, positives = (
+        sum(counts) for counts in zip(*((n.entry.rows, *n.aged[age][1:3]) for n in nights), (0, 0, 0), strict=True)
+    )
+    own = [row for night in nights if not math.isnan((row := night.row(age, name)).change)]
+    values, changes = [row.value for row in own], [row.change for row in own]
+    value, change = (math.fsum(some) / len(own) if own else math.nan for some in (values, changes))
+    shares = labelled / rows if rows else math.nan, positives / labelled if labelled else math.nan
+    return MaturityRow(ALL, age, *shares, value, change)
+
+
+def _is_reached(entry: Entry, age: int, now: datetime) -> bool:
+    """Whether a night ended at least some days ago."""
+    return datetime.combine(day_of(entry.partition, ""), time(), UTC) + timedelta(days=age + 1) <= now
+
+
+@dataclass(frozen=True)
+class Aging:
+    """What measures open nights with labels up to some ages.
+
+    Attributes
+    ----------
+    folding : folds the states of the columns
+    columns : the columns with their metrics
+    statements : all statements of the store
+    engine : the engine of the run
+    """
+
+    folding: Folding
+    columns: Sequence[Column]
+    statements: Statements
+    engine: ThreadEngine
+
+    @classmethod
+    def of(
+        cls,
+        configuration: Configuration,
+        files: StateFiles,
+        engine: ThreadEngine,
+        columns: Iterable[Column] | None = None,
+    ) -> Aging:
+        """For those of some columns of a store, by default all, whose metrics depend on labels."""
+        if columns is None:
+            request = configuration.request()
+            columns = [Column(request, w, {}) for w in configuration.wanted(request)]
+        columns = [column for column in columns if column.w.group in ("score", "cluster")]
+        due = frozenset((column.w.group, column.w.of) for column in columns)
+        folding = Folding(replace(configuration, due=due), files, skip=False)
+        return cls(folding, columns, read_statements(configuration, files), engine)
+
+    def measure(self, entry: Entry, ages: Sequence[int]) -> list[Aged]:
+        """An open night with the labels up to each age, in ascending order."""
+        configuration, files = self.folding.configuration, self.folding.files
+        if not self.statements.first.size and not entry.labels.neg + entry.labels.pos:
+            return [Aged(age, 0, 0, {}) for age in ages]
+        measured: dict[int, Aged] = {}
+        aged = []
+        for age, late in zip(ages, resolve_by_age(entry, self.statements, configuration, files, ages), strict=True):
+            if id(late) not in measured:
+                _, folded = replace(self.folding, late=late).fold_rows(entry, self.engine)
+                counts = folded.labels(configuration.folding.label)
+                labelled = counts.neg + counts.pos
+                measured[id(late)] = Aged(age, labelled, counts.pos, self._values(entry, folded) if labelled else {})
+            aged.append(measured[id(late)]._replace(age=age))
+        return aged
+
+    def close(self, entry: Entry) -> Entry:
+        """A night that is closed, with its values at `AGES` among its facts."""
+        aged = [one._asdict() for one in self.measure(entry, AGES)]
+        return replace(entry, facts=json.dumps(entry.noted | {"maturity": aged}))
+
+    def _values(self, entry: Entry, folded: Folded) -> dict[str, float | None]:
+        """The metrics of all columns, by names such as ``roc_auc[score]``; None if one is not defined."""
+        label, values = self.folding.configuration.folding.label, dict[str, float | None]()
+        for column in self.columns:
+            request, w = replace(column.request, resampling=NO_INTERVALS), column.w
+            states = {spec: folded.states[spec] for spec in (label, w.spec)}
+            try:
+                results = finalize_nights(self.engine, [entry.partition], request, label, [w], states).results
+            except DataError:
+                continue
+            values |= {f"{r.metric}[{r.of}]": None if math.isnan(r.value) else r.value for r in results}
+        return values
