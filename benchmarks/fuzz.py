@@ -4,8 +4,9 @@
     python benchmarks/fuzz.py --cuts 100                # as root
 
 Prints the numbers of cases and refusals by kind, and every wrong number with its seed; ``--only KIND`` runs cases of
-one kind, and ``--only KIND SEED`` that case again. ``--cuts`` cuts the power after and during each verb that writes
-instead, see `fuzzing.cuts`. The status is 1 if there is a wrong number, or an error other than a `StreamevalError`.
+one kind, and ``--only KIND SEED`` that case again. Instead of these, ``--cuts`` cuts the power after and during each
+verb that writes (`fuzzing.cuts`), and ``--corpora`` reads public files (`fuzzing.corpora`). The status is 1 if there is
+a wrong number, or an error other than a `StreamevalError`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from fuzzing.attributions import attribution_case
 from fuzzing.batches import batches_case
 from fuzzing.cases import Tally
 from fuzzing.command_lines import command_case
+from fuzzing.corpora import judge_all
 from fuzzing.cuts import cut_all
 from fuzzing.pages import pages_case
 from fuzzing.pruning import pruning_case
@@ -83,10 +85,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", metavar=("KIND", "SEED"), help="cases of one kind, or one case again")
     parser.add_argument("--cuts", type=int, help="power cuts of each verb")
-    asked = parser.parse_args()
-    if asked.cuts:
-        sys.exit(not cut_all(asked.cuts, asked.seed))
-    tally = run(asked.seconds, asked.seed, *(asked.only or [])[:1], *map(int, (asked.only or [])[1:2]))
+    parser.add_argument("--corpora", nargs="+", type=Path, metavar="FOLDER", help="public files instead")
+    given = parser.parse_args()
+    if given.corpora:
+        sys.exit(not judge_all(given.corpora))
+    if given.cuts:
+        sys.exit(not cut_all(given.cuts, given.seed))
+    tally = run(given.seconds, given.seed, *(given.only or [])[:1], *map(int, (given.only or [])[1:2]))
     for title, counts in (("cases", tally.cases), ("refusals", tally.refusals)):
         print(f"{title}: {counts.total():,}")
         for kind, count in counts.most_common():

@@ -4,6 +4,7 @@
     python benchmarks/interval_coverage.py --out FILE --only 'zipf *'    # designs by name: kind and ROC AUC
     python benchmarks/interval_coverage.py --out FILE --seconds 200      # at most so long, then the table
     python benchmarks/interval_coverage.py --approx                      # half-widths of certain intervals instead
+    python benchmarks/interval_coverage.py --labels --out FILE           # sampled labels instead (sampled_labels.py)
 
 A trial draws new units, divides them into 128 blocks at random, and takes the metrics of all rows and those without
 each block; `streameval.metrics.estimates` makes 95 % intervals of them, as of the replicates of `evaluate`. The truth
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from data import DEFAULT, make
+from sampled_labels import simulate_labels
 from scipy.special import expit, ndtri
 
 from streameval import evaluate
@@ -256,19 +258,25 @@ def _rank_error(sketch: QuantileSketch, values: np.ndarray) -> float:
 def main() -> None:
     """Simulate, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=2_000, help="of each design")
+    parser.add_argument("--trials", type=int, help="of each design, by default 2,000; 300 of sampled labels")
     parser.add_argument("--only", nargs="*", default=["*"], metavar="GLOB", help="designs, such as 'zipf *'")
     parser.add_argument("--out", type=Path, help="file that keeps what has been simulated, from which a run goes on")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after this time")
     parser.add_argument("--approx", action="store_true", help="print half-widths of certain intervals instead")
     parser.add_argument("--sketch", action="store_true", help="print rank errors of quantile sketches instead")
+    parser.add_argument("--labels", action="store_true", help="simulate estimates from sampled labels instead")
     parser.add_argument("--rows", type=int, default=100_000_000, help="of these; 10⁶ are enough for sketches")
     given = parser.parse_args()
     if given.approx or given.sketch:
         (tell_bounds if given.approx else tell_sketches)(given.rows)
         return
+    if given.labels:
+        simulate_labels(
+            given.out or parser.error("--labels needs --out"), given.only, given.trials or 300, given.seconds
+        )
+        return
     names = [name for name in DESIGNS if any(fnmatchcase(name, pattern) for pattern in given.only)]
-    found = simulated(given.out, names, given.trials, given.seconds)
+    found = simulated(given.out, names, given.trials or 2_000, given.seconds)
     heads = "design, metric, trials, coverage [below, above], width, freedom, warned, null"
     print(f"| {heads.replace(', ', ' | ').replace('below | above', 'below, above')} |\n|{'---|' * 8}")
     for design, metrics in found.items():

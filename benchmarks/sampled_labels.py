@@ -1,14 +1,11 @@
 """How right estimates from sampled labels are: how often their intervals hold the value of all labels, by simulation.
 
-    python benchmarks/sampled_labels.py --out FILE                       # every cell; goes on where it stopped
-    python benchmarks/sampled_labels.py --out FILE --only 'uniform 500 *'  # cells by name
-    python benchmarks/sampled_labels.py --out FILE --seconds 200         # at most so long, then the table
-
-A cell is a design, its number of labels (of units for ``size``), the prevalence, and the ROC AUC of the score. Its rows
-are drawn once, their values are the truth, and each draw labels some of them. A line of the table is a cell and a
-metric: *coverage*, the share of the given intervals that hold the truth in %; *width*, their median over 2 · 1.96
-standard deviations of the values; *error*, the root of the mean square error in % of the truth; *null*, the share
-without an interval. Metrics with a threshold flag as many rows as are positive.
+Run by ``python benchmarks/interval_coverage.py --labels``; ``--only 'uniform 500 *'`` chooses cells. A cell is a
+design, its number of labels (of units for ``size``), the prevalence, and the ROC AUC of the score. Its rows are drawn
+once, their values are the truth, and each draw labels some of them. A line of the table is a cell and a metric:
+*coverage*, the share of the given intervals that hold the truth in %; *width*, their median over 2 · 1.96 standard
+deviations of the values; *error*, the root of the mean square error in % of the truth; *null*, the share without an
+interval. Metrics with a threshold flag as many rows as are positive.
 
 Designs: ``uniform``; ``strata``, as many labels in each of eight ranges of scores; ``size``, units of Zipf sizes up to
 1,000 rows that share their label, drawn in proportion to their rows.
@@ -16,20 +13,22 @@ Designs: ``uniform``; ``strata``, as many labels in each of eight ranges of scor
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import time
 from collections import defaultdict
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from scipy.special import expit, ndtri
 
 from streameval import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 ROWS, UNITS, STRATA = 50_000, 20_000, 8
 ZIPF = np.arange(1, 1001.0) ** -2.0
@@ -107,32 +106,23 @@ def line(name: str, truth: float, draws: list[list[float | None]]) -> str:
     return f"{name:34} {100 * share:8.1f} {width:6.2f} {100 * error:6.1f} {100 * (1 - len(ends) / len(draws)):6.1f}"
 
 
-def main() -> None:
-    """Draw, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="file of all draws, a line each")
-    parser.add_argument("--only", default="*", help="glob of cells")
-    parser.add_argument("--draws", type=int, default=300)
-    parser.add_argument("--seconds", type=float, default=math.inf)
-    given = parser.parse_args()
-    end, cells = time.monotonic() + given.seconds, [cell for cell in CELLS if fnmatchcase(cell, given.only)]
+def simulate_labels(path: Path, patterns: Sequence[str], draws: int, seconds: float) -> None:
+    """Draw for some time, each draw on a line of the file that it goes on from, and print the table."""
+    end = time.monotonic() + seconds
+    cells = [cell for cell in CELLS if any(fnmatchcase(cell, pattern) for pattern in patterns)]
     done: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for text in given.out.read_text().splitlines() if given.out.exists() else ():
+    for text in path.read_text().splitlines() if path.exists() else ():
         one = json.loads(text)
         done[one.pop("cell")].append(one)
-    known = {cell: population(cell) for cell in cells}
-    with given.out.open("a") as file:
-        for number in range(given.draws):  # every cell in turn, so that all have some draws
+    populations = {cell: population(cell) for cell in cells}
+    with path.open("a") as file:
+        for number in range(draws):  # every cell in turn, so that all have some draws
             for cell in cells:
                 if len(done[cell]) <= number and time.monotonic() < end:
-                    done[cell].append(trial(cell, known[cell], number))
+                    done[cell].append(trial(cell, populations[cell], number))
                     file.write(json.dumps({"cell": cell, **done[cell][-1]}) + "\n")
     print(f"{'cell and metric':34} coverage  width  error   null")
     for cell in filter(done.get, cells):
-        for name, truth in truths(cell, known[cell]).items():
+        for name, truth in truths(cell, populations[cell]).items():
             if name in done[cell][0]:
                 print(line(f"{cell} {name}", truth, [one[name] for one in done[cell]]), f"  ({len(done[cell])} draws)")
-
-
-if __name__ == "__main__":
-    main()

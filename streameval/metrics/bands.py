@@ -14,8 +14,7 @@ A curve has no interval where it is 0 or 1, where no block changes it, or where 
 its distance from 0 or 1: where a curve has just left 1, that distance depends on interpolation.
 
 In 250 samples of clustered rows, 95 % bands of the ROC curve at false positive rates of 0.1 and 0.2 held the true curve
-in 89 and 91 % of cases with 100 effective positives, as `tpr@fpr` did, and in 98 and 95 % with 1,000
-(``python benchmarks/interval_coverage.py --only 'curves zipf *'``).
+in 89 and 91 % of cases with 100 effective positives, as `tpr@fpr` did, and in 98 and 95 % with 1,000.
 """
 
 from __future__ import annotations

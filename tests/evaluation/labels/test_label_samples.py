@@ -288,7 +288,7 @@ def test_intervals_need_five_labels_of_each_class_and_fifty_uniform_units() -> N
 
 @pytest.mark.parametrize(("prevalence", "area"), [(0.01, 0.8), (0.01, 0.95), (0.1, 0.95)])
 def test_intervals_from_500_labels_hold_the_truth(prevalence: float, area: float) -> None:
-    """The hardest cells of ``benchmarks/sampled_labels.py``, 20 draws: the jackknife alone holds 50 to 90 % at 1 %."""
+    """The hardest cells of ``interval_coverage.py --labels``, 20 draws: the jackknife alone holds 50 to 90 % at 1 %."""
     rng = np.random.default_rng(16)
     label = (rng.random(10_000) < prevalence).astype(np.int8)
     score = rng.normal(size=label.size) + math.sqrt(2) * ndtri(area) * label

@@ -2,7 +2,7 @@
 
     git clone https://github.com/apache/parquet-testing
     git clone https://github.com/delta-io/delta-rs
-    python benchmarks/corpora.py parquet-testing delta-rs/crates/test/tests/data
+    python benchmarks/fuzz.py --corpora parquet-testing delta-rs/crates/test/tests/data
 
 Prints a line for every file and table: ``equal`` with its numbers of columns, and ``refused`` with the reason. The
 status is 1 if one is ``wrong``, an error does not name it, or the process crashes. Of a nested column, the fields of
@@ -11,8 +11,6 @@ structs and the first elements of lists are read. Each flat column is also filte
 
 from __future__ import annotations
 
-import argparse
-import sys
 import uuid
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -31,7 +29,7 @@ from streameval import scan
 from streameval.errors import MissingInputError, StreamevalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 _MOST = 40  # columns of a file
 _MISREAD = {"table_with_edge_timestamps"}  # tables of which the reference wraps the year 9999, in nanoseconds
@@ -195,12 +193,10 @@ def paths_in(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def main() -> None:
-    """Run, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folders", nargs="+", type=Path)
+def judge_all(folders: Sequence[Path]) -> bool:
+    """Print an outcome for every file and table of some folders; returns whether all are right."""
     counts: Counter[str] = Counter()
-    for folder in parser.parse_args().folders:
+    for folder in folders:
         pool = ProcessPoolExecutor(1)
         for path in paths_in(folder):
             try:
@@ -213,8 +209,4 @@ def main() -> None:
             print(f"{path.relative_to(folder)}: {outcome[:300]}")
         pool.shutdown()
     print(dict(counts))
-    sys.exit(bool(counts["wrong"] + counts["crash"] + counts["error"]))
-
-
-if __name__ == "__main__":
-    main()
+    return not counts["wrong"] + counts["crash"] + counts["error"]
