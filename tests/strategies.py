@@ -21,7 +21,7 @@ from streameval.budget import Budget
 from streameval.states.classes import ClassReader, ClassSpec
 from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.grouped.keys import Blocks, By
+from streameval.states.grouped.keys import Blocks, By, Labelled
 from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch, ungrouped
@@ -330,6 +330,7 @@ def _grouped() -> list[Subject]:
         "tuple": (By(("group", "column")), (("group", text),)),
         "units": (Blocks("group", 5), (("group", number),)),
         "rows": (Blocks(count=3), ()),
+        "labels": (Labelled("group"), (("group", text),)),
     }
     inner = {s.name: s for s in SINGLE}
     return [
@@ -343,7 +344,7 @@ def _grouped() -> list[Subject]:
 SPLIT = {
     "scores-halffloat": ["value"],
     "scores-float-weighted": ["tuple", "units"],
-    "scores-double": ["rows"],
+    "scores-double": ["rows", "labels"],
     "scores-uint64-weighted": ["value"],
     "scores-decimal128(9, 2)": ["tuple"],
     "scores-int32": ["units", "tuple"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from streameval.states.facts import check_facts
 from streameval.states.grouped.builder import TaggedBuilder
 from streameval.states.grouped.cluster_blocks import BlockedClusters
 from streameval.states.grouped.groups import DenseBuilder, DenseGroups, Grouped
-from streameval.states.grouped.keys import Blocks, By, Labelled, read_key
+from streameval.states.grouped.keys import Blocks, Key, Labelled, read_key
 from streameval.states.grouped.table import GroupTable, by_group, inner_facts, inner_header
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.keyed.counts import SLAB
@@ -54,7 +54,7 @@ class GroupedSpec(SplitSpec):
     ----------
     inner : ScoreSpec, HistogramSpec, BlockSpec, ClusterSpec or ContingencySpec
         The spec of each group's state.
-    key : By, Blocks or Labelled
+    key : By, Blocks or another key of `streameval.states.grouped.keys`
         Divides the rows into groups.
 
     Raises
@@ -88,11 +88,9 @@ class GroupedSpec(SplitSpec):
         if isinstance(self.inner, dict):  # from a header
             object.__setattr__(self, "inner", _read_inner(self.inner))
             object.__setattr__(self, "key", read_key(self.key))
-        if not divisible(self.inner) or not isinstance(self.key, By | Blocks | Labelled):
-            kinds = ", ".join(spec.__name__ for spec in INNER.values())
-            raise OptionError(
-                f"cannot split {self.inner!r} by {self.key!r}; split one of {kinds}, by By, Blocks or Labelled"
-            )
+        if not divisible(self.inner) or not isinstance(self.key, Key):
+            kinds, keys = (", ".join(kind.__name__ for kind in some) for some in (INNER.values(), get_args(Key)))
+            raise OptionError(f"cannot split {self.inner!r} by {self.key!r}; split one of {kinds}, by one of {keys}")
 
     @property
     def schema(self) -> pa.Schema:
