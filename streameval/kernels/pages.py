@@ -225,23 +225,28 @@ def _unpack(address, at, stop, width, limit, codes):
 
 @step
 def _read_levels(address, size, codes, present):
-    """Find which values are not null; `codes` is scratch. Returns the offset of the values, −1 if it is damaged."""
+    """Find which values are not null; `codes` is scratch.
+
+    Returns the offset of the values, −1 if it is damaged, and their number; if no value is null, `present` may not have
+    been written.
+    """
     if size < 4:
-        return np.int64(-1)
+        return np.int64(-1), np.int64(0)
     length = np.int64(0)
     for i in range(4):
         length |= np.int64(byte_at(address, i)) << (8 * i)
     if length > size - 4:
-        return np.int64(-1)
+        return np.int64(-1), np.int64(0)
     head, at = varint(address, np.int64(4), 4 + length)
     if 0 < at < 4 + length and head == np.uint64(codes.size) << _ONE and byte_at(address, at) == _ONE:
-        present[:] = 1  # a run of ones, as writers store a page without nulls
-        return 4 + length
+        return 4 + length, np.int64(codes.size)  # a run of ones, as writers store a page without nulls
     if not _unpack(address, np.int64(4), 4 + length, np.int64(1), np.int64(2), codes):
-        return np.int64(-1)
+        return np.int64(-1), np.int64(0)
+    values = np.int64(0)
     for i in range(codes.size):
         present[i] = codes[i]
-    return 4 + length
+        values += np.int64(codes[i])
+    return 4 + length, values
 
 
 @step
@@ -264,36 +269,36 @@ def unpack_pages(pages, nullable, limit, codes, present):
     nullable : whether pages begin with definition levels of 0 and 1, and their length in four bytes
     limit : number of entries of the dictionary
     codes : int32 array with an item for each row of all pages; 0 where a value is null or not a code
-    present : uint8 array of the same size, receives 0 where a value is null, else 1
+    present : uint8 array of the same size, receives 0 where a value is null, else 1; undefined if none is
 
     Returns
     -------
     int
-        Number of pages up to the first one that is damaged.
+        Number of values that are not null; −1 if a page is damaged.
     """
-    row = np.int64(0)
+    row, total, has_nulls = np.int64(0), np.int64(0), False
     for n in range(pages.shape[0]):
         page = pages[n]
         address, size, rows = np.uint64(page[ADDRESS]), page[SIZE], page[COUNT]
         here, there, start, values = codes[row : row + rows], present[row : row + rows], np.int64(0), rows
-        if not nullable:
-            there[:] = 1
-        else:
-            start = _read_levels(address, size, here, there)
+        if nullable:
+            start, values = _read_levels(address, size, here, there)
             if start < 0:
-                return n
-            values = np.int64(0)
-            for i in range(rows):
-                values += np.int64(there[i])
+                return np.int64(-1)
+            if values < rows and not has_nulls:
+                present[:row], has_nulls = 1, True
+            elif has_nulls and values == rows:
+                there[:] = 1
         page[START], page[VALUES] = start, values
         if page[ENCODING] == PLAIN_DICTIONARY or page[ENCODING] == RLE_DICTIONARY:
             width = np.int64(byte_at(address, start)) if start < size else np.int64(WIDEST + 1)
             if values and (width > WIDEST or not _unpack(address, start + 1, size, width, limit, here[:values])):
-                return n
+                return np.int64(-1)
             if values < rows:
                 _spread(here, there, values)
         row += rows
-    return pages.shape[0]
+        total += values
+    return total
 
 
 @jit

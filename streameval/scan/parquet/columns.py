@@ -13,6 +13,7 @@ verified where the writer stored one.
 from __future__ import annotations
 
 import zlib
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 
 LEAST_ROWS = 1 << 15  # mean rows of a row group from which pages are decoded here, which takes 0.3 ms to begin
 WINDOW = 1 << 20  # bytes of a column chunk that are read at a time
-_PAGES, _ROWS = 16, 1 << 18  # pages that are decoded at a time, and rows after which no further page is added
+_PAGES, _ROWS = 16, 1 << 17  # pages that are decoded at a time, and rows after which no further page is added
 _SPARE = 1 << 20  # bytes by which a page may exceed twice its chunk, whose size some writers count without headers
 MOST_ROWS = 1 << 21  # rows of a row group, and so of a page, up to which pages are decoded here
 REPEATS = 4  # mean rows of a value from which rows are taken as codes
@@ -126,6 +127,25 @@ def _is_coded(chunk: pq.ColumnChunkMetaData) -> bool:
     return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= CODED * width * chunk.num_values)
 
 
+class _Pages(NamedTuple):
+    """Neighbouring data pages, either all of codes or all of plain values.
+
+    Attributes
+    ----------
+    table : the pages, see `streameval.kernels.pages`
+    rows : their number of rows
+    bodies : their decompressed bytes
+    dictionary : the values of the codes, and one more for nulls; None if values are plain
+    chunk : their column chunk
+    """
+
+    table: Array
+    rows: int
+    bodies: Sequence[pa.Buffer]
+    dictionary: Array | None
+    chunk: pq.ColumnChunkMetaData
+
+
 class _Rows(NamedTuple):
     """Rows of neighbouring pages.
 
@@ -167,7 +187,8 @@ class NumberColumn:
         self._handle, self._kind, self._nullable, self._window, self._coded = handle, kind, nullable, window, coded
         self._dtype = _DTYPES[kind]
         self._word = np.dtype(f"u{self._dtype.itemsize}")  # the dictionary's values, so that few loops are compiled
-        self._decoded = (rows for chunk, count in chunks for rows in self._rows_of(chunk, count))
+        self._pages = (pages for chunk, count in chunks for pages in self._pages_of(chunk, count))
+        self._next: _Pages | None = None
         self._rows, self._row = _Rows(np.empty(0)), 0
         self._codes, self._present = np.empty(0, np.int32), np.empty(0, np.uint8)  # of the rows last decoded
 
@@ -175,20 +196,21 @@ class NumberColumn:
         """The next rows, of which there are as many; a dictionary only if they have one, which pays."""
         shared = self._shared_dictionary(rows)
         out = _room(rows, self._dtype if shared is None else np.dtype(np.int32))
-        present, done = None, 0
+        present, done, placed = None, 0, False
         while done < rows:
             if self._row == self._rows.values.size:
-                self._rows, self._row = next(self._decoded), 0
-                continue
+                pages = self._coming()
+                placed = shared is not None and pages.dictionary is not None and pages.rows <= rows - done
+                self._rows, self._row, self._next = self._unpack(pages, out[done:] if placed else None), 0, None
             count = min(rows - done, self._rows.values.size - self._row)
             here, there = slice(self._row, self._row + count), slice(done, done + count)
             if shared is not None and self._rows.dictionary is not shared:  # one row group ends, or its dictionary
                 values = _room(rows, self._dtype)
                 gather(shared, read_only(out[:done]), values[:done].view(self._word))
-                shared, out = None, values
-            if shared is not None or self._rows.dictionary is None:
+                shared, out, placed = None, values, False
+            if not placed and (shared is not None or self._rows.dictionary is None):
                 out[there] = self._rows.values[here]
-            else:
+            elif shared is None:
                 gather(self._rows.dictionary, read_only(self._rows.values[here]), out[there].view(self._word))
             if self._rows.present is not None:
                 present = np.ones(rows, np.uint8) if present is None else present
@@ -203,24 +225,34 @@ class NumberColumn:
 
     def _shared_dictionary(self, rows: int) -> Array | None:
         """The dictionary of the next row, if the next rows may be taken as its codes."""
-        while self._coded and rows and self._row == self._rows.values.size:
-            self._rows, self._row = next(self._decoded), 0
-        dictionary = self._rows.dictionary if self._coded else None
+        if not (self._coded and rows):
+            return None
+        dictionary = self._rows.dictionary if self._row < self._rows.values.size else self._coming().dictionary
         return None if dictionary is None or REPEATS * dictionary.size > rows else dictionary
 
-    def _rows_of(self, chunk: pq.ColumnChunkMetaData, rows: int) -> Iterator[_Rows]:
-        """The rows of a column chunk; raises `OSError` if it is damaged."""
-        dictionary = None
+    def _coming(self) -> _Pages:
+        """The next pages."""
+        if self._next is None:
+            self._next = next(self._pages)
+        return self._next
+
+    def _pages_of(self, chunk: pq.ColumnChunkMetaData, rows: int) -> Iterator[_Pages]:
+        """The data pages of a column chunk, a few at a time; raises `OSError` if it is damaged."""
+        dictionary = np.zeros(1, self._word)  # without entries
         decompress = _decompressor(chunk.compression)
-        for table, data in self._pages_of(chunk, rows):
+        for table, data in self._stored_pages(chunk, rows):
             pages = table.tolist()
             bodies = [_body(page, data, chunk, self._nullable, decompress) for page in pages]
             if pages[0][KIND] == DICTIONARY_PAGE:
                 sound = pages[0][ENCODING] in (PLAIN, PLAIN_DICTIONARY)
                 _check(sound, chunk, "the encoding of a dictionary is not supported")
                 dictionary = self._dictionary(pages[0][COUNT], bodies[0], chunk)
-            else:
-                yield from self._unpacked(table, bodies, dictionary, chunk)
+                continue
+            coded = [page[ENCODING] in (PLAIN_DICTIONARY, RLE_DICTIONARY) for page in pages]
+            ends = [0, *(i for i in range(1, len(pages)) if coded[i] != coded[i - 1]), len(pages)]
+            for a, b in pairwise(ends):
+                count = sum(page[COUNT] for page in pages[a:b])
+                yield _Pages(table[a:b], count, bodies[a:b], dictionary if coded[a] else None, chunk)
 
     def _dictionary(self, size: int, body: pa.Buffer, chunk: pq.ColumnChunkMetaData) -> Array:
         """The values of a dictionary page, and one more for the codes of nulls."""
@@ -230,7 +262,7 @@ class NumberColumn:
         values[:size] = np.frombuffer(body, stored, size) if size else 0
         return values.view(self._word)
 
-    def _pages_of(self, chunk: pq.ColumnChunkMetaData, rows: int) -> Iterator[tuple[Array, pa.Buffer]]:
+    def _stored_pages(self, chunk: pq.ColumnChunkMetaData, rows: int) -> Iterator[tuple[Array, pa.Buffer]]:
         """Tables of a few data pages or a dictionary page (`parse_headers`), and the bytes that hold them."""
         first = chunk.dictionary_page_offset if chunk.has_dictionary_page else None
         place = min(chunk.data_page_offset, first or chunk.data_page_offset)
@@ -257,38 +289,25 @@ class NumberColumn:
             data, place = data.slice(done), place + done
         _check(not rows, chunk, f"its pages lack {rows:,} rows")
 
-    def _unpacked(
-        self, table: Array, bodies: Sequence[pa.Buffer], dictionary: Array | None, chunk: pq.ColumnChunkMetaData
-    ) -> Iterator[_Rows]:
-        """The rows of data pages, those of neighbouring pages with codes together."""
+    def _unpack(self, pages: _Pages, room: Array | None) -> _Rows:
+        """The rows of some pages; their codes go to the front of `room` if it is given."""
+        table, rows, bodies, dictionary, chunk = pages
         table[:, ADDRESS], table[:, SIZE] = [body.address for body in bodies], [body.size for body in bodies]
-        size = int(table[:, COUNT].sum())
-        if size > self._codes.size:
-            self._codes, self._present = _room(size, np.dtype(np.int32)), _room(size, np.dtype(np.uint8))
+        if rows > self._present.size:
+            self._codes, self._present = _room(rows, np.dtype(np.int32)), _room(rows, np.dtype(np.uint8))
+        codes, present = (self._codes if room is None else room)[:rows], self._present[:rows]
         limit = 0 if dictionary is None else dictionary.size - 1
-        whole = unpack_pages(table, self._nullable, limit, self._codes[:size], self._present[:size])
-        _check(whole == len(bodies), chunk, "the levels or codes of a page are damaged")
-        row = begin = coded = nulls = 0
-        for page, body in zip(table.tolist(), bodies, strict=True):
-            count = page[COUNT]
-            if page[ENCODING] in (PLAIN_DICTIONARY, RLE_DICTIONARY):
-                coded, nulls = coded + count, nulls + count - page[VALUES]
-            else:
-                yield self._coded_rows(begin, row, dictionary, nulls)
-                values = _plain_values(body, page, chunk)
-                present = self._present[row : row + count] if values.size < count else None
-                if present is not None:
-                    spread = np.zeros(count, values.dtype)
-                    spread[present.view(np.bool_)] = values
-                    values = spread
-                yield _Rows(values, None, present)
-                begin, nulls = row + count, 0
-            row += count
-        yield self._coded_rows(begin, row, dictionary, nulls)
-
-    def _coded_rows(self, begin: int, end: int, dictionary: Array | None, nulls: int) -> _Rows:
-        """Some of the rows last unpacked."""
-        return _Rows(self._codes[begin:end], dictionary, self._present[begin:end] if nulls else None)
+        count = unpack_pages(table, self._nullable, limit, codes, present)
+        _check(count >= 0, chunk, "the levels or codes of a page are damaged")
+        has_nulls = count < rows
+        values = codes if dictionary is not None else np.zeros(rows, self._dtype)
+        if dictionary is None:
+            ends = np.cumsum(table[:, COUNT]).tolist()
+            for page, body, end in zip(table.tolist(), bodies, ends, strict=True):
+                here = slice(end - page[COUNT], end)
+                stored = _plain_values(body, page, chunk)
+                values[here][present[here].view(np.bool_) if has_nulls else ...] = stored
+        return _Rows(values, dictionary, present if has_nulls else None)
 
 
 def _body(
