@@ -50,8 +50,8 @@ def blocks_of(words: Array, blocks: int) -> Array:
 
 def block_codes(words: Array, blocks: int) -> Array:
     """As `blocks_of`, as uint16: for batches of rows, where memory bandwidth limits the speed."""
-    found: Array = unit_blocks(read_only(np.ascontiguousarray(words)), blocks)
-    return found
+    codes: Array = unit_blocks(read_only(np.ascontiguousarray(words)), blocks)
+    return codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +96,8 @@ class BlockSums:
         first = np.flatnonzero(np.diff(keys, prepend=-1))
         if first.size:
             keys, sums = keys[first], np.add.reduceat(sums[order], first, axis=0)
-        kept = sums.any(axis=1)
-        return cls(keys[kept], sums[kept])
+        occurring = sums.any(axis=1)
+        return cls(keys[occurring], sums[occurring])
 
     def merge(self, *others: BlockSums) -> BlockSums:
         """Sum of `self` and the others."""
@@ -214,9 +214,9 @@ SizeTable(size=array([1]), clusters=array([1]), positives=array([0])))
     def without(self, block: int) -> SizeTable:
         """The size table of the rows of all other blocks."""
         sizes, sums = self.changes.only(block)
-        found = SizeTable.union([self.table, SizeTable(sizes, sums[:, 0], sums[:, 1])])
-        kept = found.clusters > 0
-        return SizeTable(found.size[kept], found.clusters[kept], found.positives[kept])
+        table = SizeTable.union([self.table, SizeTable(sizes, sums[:, 0], sums[:, 1])])
+        occurring = table.clusters > 0
+        return SizeTable(table.size[occurring], table.clusters[occurring], table.positives[occurring])
 
     @property
     def rows(self) -> Array:
@@ -278,6 +278,6 @@ class Sweep:
 
     def result(self) -> SizeChanges:
         """The table and its changes."""
-        found = np.flatnonzero(self._clusters)
-        table = SizeTable(found, self._clusters[found], self._positives[found])
+        sizes = np.flatnonzero(self._clusters)
+        table = SizeTable(sizes, self._clusters[sizes], self._positives[sizes])
         return SizeChanges(self._blocks, SizeTable.union([table, *self._large]), self._changes.result())

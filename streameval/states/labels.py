@@ -155,9 +155,9 @@ class LabelCounts(Small):
             sum(getattr(part, name) for part in parts) for name in ("neg", "pos", "null", "incomplete")
         )
         values = self.values.union(*(other.values for other in others))
-        found = pos and self.spec.pos_label is not None
-        kept = frozenset() if found else frozenset(_ascending(values)[:3])
-        return LabelCounts(self.spec, neg, pos, null, kept, incomplete)
+        has_positive = pos and self.spec.pos_label is not None
+        samples = frozenset() if has_positive else frozenset(_ascending(values)[:3])
+        return LabelCounts(self.spec, neg, pos, null, samples, incomplete)
 
     def totals(self) -> Totals:
         """Rows of both classes."""
@@ -243,10 +243,10 @@ class LabelReader:
             if isinstance(given, str) and pa.types.is_binary(dtype):
                 return pa.scalar(given.encode("utf-8", "surrogateescape"), dtype)
             if isinstance(given, str) or not number or pa.types.is_decimal(dtype):
-                found = pa.scalar(str(given)).cast(dtype)
-                if _INTEGER.fullmatch(str(given)) and pa.types.is_floating(dtype) and found.as_py() != int(given):
+                scalar = pa.scalar(str(given)).cast(dtype)
+                if _INTEGER.fullmatch(str(given)) and pa.types.is_floating(dtype) and scalar.as_py() != int(given):
                     raise OverflowError  # Arrow has rounded it
-                return found
+                return scalar
             large = isinstance(given, int) and given >= 1 << 63
             return pa.scalar(given, pa.uint64() if large else None).cast(dtype, safe=True)
         except _NO_VALUE as error:
@@ -258,15 +258,15 @@ class LabelReader:
 
     def complete(self, batch: pa.RecordBatch) -> Array | None:
         """Which rows have a value in every column of `LabelSpec.complete`, as a bool array; None if all have."""
-        kept = None
+        complete = None
         for name in self.spec.complete:
             present = _present(batch.column(name))
             if present is not None:
-                kept = present if kept is None else kept & present
-        if kept is not None:
-            left_out = int(kept.size - np.count_nonzero(kept))
+                complete = present if complete is None else complete & present
+        if complete is not None:
+            left_out = int(complete.size - np.count_nonzero(complete))
             self._counts = self._counts.merge(LabelCounts(self.spec, incomplete=left_out))
-        return kept
+        return complete
 
     def rows(self, batch: pa.RecordBatch, name: str) -> tuple[Array, Array | None]:
         """Labels of all rows as uint8 (0 if null), and which rows have one as a bool array (None if all have one)."""

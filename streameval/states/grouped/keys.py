@@ -61,8 +61,8 @@ class Split:
     @cached_property
     def codes(self) -> Array:
         """The group of each row as an index into `names`: an int64 array of shape (n,)."""
-        found: Array = recoded_rows(self.raw, self.places)
-        return found
+        codes: Array = recoded_rows(self.raw, self.places)
+        return codes
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class By:
         raw, index = parts[0][0], [np.arange(len(parts[0][1]))]  # for each code, indices into the texts of each column
         for more, texts in parts[1:]:
             raw, index = _paired(raw, index, more, len(texts))
-        raw, found, places = _occurring(raw, index[0].size)
-        occurring = (texts.take(pa.array(at[found])) for at, (_, texts) in zip(index, parts, strict=True))
+        raw, distinct, places = _occurring(raw, index[0].size)
+        occurring = (texts.take(pa.array(at[distinct])) for at, (_, texts) in zip(index, parts, strict=True))
         named = [framed(_readable(texts, batch, name)) for name, texts in zip(self.columns, occurring, strict=True)]
         return Split(raw, places, pc.binary_join_element_wise(*named, binary(b"")))
 
@@ -191,8 +191,8 @@ class Blocks:
 
     def split(self, batch: Batch) -> Split:
         """The block of each row."""
-        raw, found, places = _occurring(read_only(self.numbers(batch).astype(np.uint32)), self.count)
-        return Split(raw, places, framed(tagged(pa.array(found), b"i")))
+        raw, blocks, places = _occurring(read_only(self.numbers(batch).astype(np.uint32)), self.count)
+        return Split(raw, places, framed(tagged(pa.array(blocks), b"i")))
 
     def named(self, number: int) -> bytes:
         """The name of a block."""
@@ -201,8 +201,8 @@ class Blocks:
 
     def numbers(self, batch: Batch) -> Array:
         """The block number of each row, as a uint16 array; computed once for all states of a batch."""
-        found: Array = batch.once(self, self._numbers)
-        return found
+        numbers: Array = batch.once(self, self._numbers)
+        return numbers
 
     def _numbers(self, batch: Batch) -> Array:
         if self.unit is None:
@@ -211,15 +211,15 @@ class Blocks:
         array = row_nulls(array)
         if not array.null_count:
             return read_only(self._hashed(array))
-        found, valid = _of_rows(batch, self.count), array.is_valid().to_numpy(zero_copy_only=False)
-        found[valid] = self._hashed(array.drop_null())
-        return read_only(found)
+        numbers, valid = _of_rows(batch, self.count), array.is_valid().to_numpy(zero_copy_only=False)
+        numbers[valid] = self._hashed(array.drop_null())
+        return read_only(numbers)
 
     def _hashed(self, array: pa.Array) -> Array:
         """The block of each id; of a dictionary, each entry is hashed once, unless it has more entries than rows."""
         if pa.types.is_dictionary(array.type) and len(array.dictionary) <= len(array):
-            found: Array = self._hashed(array.dictionary)[array.indices.to_numpy(zero_copy_only=False)]
-            return found
+            blocks: Array = self._hashed(array.dictionary)[array.indices.to_numpy(zero_copy_only=False)]
+            return blocks
         return block_codes(identify(array, id_type(array.type, str(self.unit)))[0], self.count)
 
     def group(self, name: bytes) -> Group:
@@ -287,9 +287,9 @@ class Labelled:
             names = pa.concat_arrays([names, split.names])
             codes[labelled] = split.codes + 1
         pairs = numbers * np.uint32(len(names)) + codes
-        raw, found, places = _occurring(read_only(pairs), (BLOCKS + 1) * len(names))
-        firsts = framed(tagged(pa.array(found // len(names)), b"i"))
-        seconds = names.take(pa.array(found % len(names)))
+        raw, distinct, places = _occurring(read_only(pairs), (BLOCKS + 1) * len(names))
+        firsts = framed(tagged(pa.array(distinct // len(names)), b"i"))
+        seconds = names.take(pa.array(distinct % len(names)))
         return Split(raw, places, pc.binary_join_element_wise(firsts, seconds, binary(b"")))
 
     def weighed(self, batch: Batch) -> Batch:
@@ -304,17 +304,17 @@ class Labelled:
         rows = np.arange(weight.size) if batch.labelled is None else np.flatnonzero(batch.labelled)
         given = batch.columns[str(self.probability)].take(pa.array(rows))
         try:
-            found = given.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
+            probabilities = given.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
         except pa.ArrowInvalid:
-            found = np.full(rows.size, np.nan)
-        wrong = ~((found > 0) & (found <= 1))
+            probabilities = np.full(rows.size, np.nan)
+        wrong = ~((probabilities > 0) & (probabilities <= 1))
         if wrong.any():
             bad = given[int(np.argmax(wrong))].as_py()
             raise WeightError(
                 f"{batch.name}: column {self.probability!r} has {bad!r} for a labelled row; give the probability with "
                 "which it was drawn, above 0 and at most 1"
             )
-        weight[rows] = 1 / found
+        weight[rows] = 1 / probabilities
         return replace(batch, weight=weight)
 
     def group(self, name: bytes) -> Group:
@@ -357,8 +357,8 @@ def _of_rows(batch: Batch, count: int) -> Array:
     """The block of each row, if rows are units, from its sequence and its number in it."""
     sequence = np.uint64(hash_bytes(batch.origin.encode(errors="surrogateescape"))[0])
     rows = batch.label.size if batch.kept is None else int(batch.kept.max(initial=-1)) + 1
-    found: Array = row_blocks(batch.row, rows, sequence, count)
-    return found if batch.kept is None else found[batch.kept]
+    blocks: Array = row_blocks(batch.row, rows, sequence, count)
+    return blocks if batch.kept is None else blocks[batch.kept]
 
 
 def _occurring(raw: Array, bound: int) -> tuple[Array, Array, Array]:
@@ -367,8 +367,8 @@ def _occurring(raw: Array, bound: int) -> tuple[Array, Array, Array]:
     Codes are below `bound`; if it is large, rows get new, consecutive codes.
     """
     if bound > max(1 << 16, 4 * raw.size):
-        found, raw = np.unique(raw, return_inverse=True)
-        return read_only(raw.astype(np.uint32)), found, np.arange(found.size)
+        distinct, raw = np.unique(raw, return_inverse=True)
+        return read_only(raw.astype(np.uint32)), distinct, np.arange(distinct.size)
     occurs = np.zeros(bound, np.bool_)
     mark_codes(raw, occurs)
     return raw, np.flatnonzero(occurs), np.cumsum(occurs) - 1
@@ -380,11 +380,11 @@ def _paired(raw: Array, index: list[Array], more: Array, count: int) -> tuple[Ar
     if bound <= max(_DENSE, min(1 << 16, raw.size // 4)):
         raw = raw * np.uint32(count)
         raw += more
-        found = np.arange(bound)
+        distinct = np.arange(bound)
     else:
-        found, raw = np.unique(raw * np.int64(count) + more, return_inverse=True)
+        distinct, raw = np.unique(raw * np.int64(count) + more, return_inverse=True)
         raw = raw.astype(np.uint32)
-    return read_only(raw), [*(old[found // count] for old in index), found % count]
+    return read_only(raw), [*(old[distinct // count] for old in index), distinct % count]
 
 
 def _readable(texts: pa.Array, batch: Batch, column: str) -> pa.Array:

@@ -153,9 +153,9 @@ class Bucketed:
         ClusterError
             If the rows are on the workers of a cluster.
         """
-        found = SegmentAddresses.of(self.segments, start, stop)
-        check_items(np.diff(found.at.starts.sum(axis=0)), self.items_in(start, stop))
-        return found
+        addresses = SegmentAddresses.of(self.segments, start, stop)
+        check_items(np.diff(addresses.at.starts.sum(axis=0)), self.items_in(start, stop))
+        return addresses
 
     def occupied(self, start: int, stop: int) -> tuple[Array, Array, SegmentAddresses]:
         """The buckets of an interval that have items, their numbers of items, and the addresses of these.
@@ -165,9 +165,9 @@ class Bucketed:
         items = self.items_in(start, stop)
         buckets = np.flatnonzero(items[0::2] + items[1::2])
         own = items.reshape(-1, 2)[buckets]
-        found = SegmentAddresses.of(self.segments, start, stop, buckets + start)
-        check_items(np.diff(found.at.starts.sum(axis=0)), own.ravel())
-        return buckets + start, own.sum(axis=1), found
+        addresses = SegmentAddresses.of(self.segments, start, stop, buckets + start)
+        check_items(np.diff(addresses.at.starts.sum(axis=0)), own.ravel())
+        return buckets + start, own.sum(axis=1), addresses
 
 
 def _rounded_sums(weights: list[tuple[Array, Array]], count: int) -> Array:

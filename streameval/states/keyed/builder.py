@@ -248,8 +248,8 @@ class SegmentBuilder:
             if a < b:
                 self.nan_weights[label].extend(exact_parts(columns[3][a:b]).tolist())
         if ends[0]:
-            kept = int(starts[ends[0]])
-            self._emit(codes[: ends[0]], starts[: ends[0] + 1], *(column[:kept] for column in columns))
+            emitted = int(starts[ends[0]])
+            self._emit(codes[: ends[0]], starts[: ends[0] + 1], *(column[:emitted] for column in columns))
         self._size = 0
         if self._hot is None:
             self._learns = self._may_learn
@@ -377,8 +377,8 @@ def _counted(codes: Array, table: Array) -> Array:
     (array([2, 5], dtype=uint32), array([0, 0, 1, 0, 0, 2, 0, 0]))
     """
     if codes.size < table.size:
-        found = np.empty(codes.size + 1, np.uint32)
-        return np.sort(found[: count_few(codes, table, found)])
+        distinct = np.empty(codes.size + 1, np.uint32)
+        return np.sort(distinct[: count_few(codes, table, distinct)])
     count_codes(codes, table)
     return np.flatnonzero(table).astype(np.uint32)
 
@@ -401,8 +401,8 @@ def _grouped(words: Array, rest: Array, counts: Array, weights: Array) -> Column
     """
     if words.itemsize == 2 and not weights.size:
         table = np.bincount(words, counts if counts.size else None)
-        found = np.flatnonzero(table)
-        return found.astype(words.dtype), rest[: found.size], table[found].astype(np.int64), weights
+        keys = np.flatnonzero(table)
+        return keys.astype(words.dtype), rest[: keys.size], table[keys].astype(np.int64), weights
     columns = (words, rest, counts, weights)
     parts = [compact(*(column[i : i + CHUNK] for column in columns)) for i in range(0, words.size, CHUNK)]
     return parts[0] if len(parts) == 1 else compact(*map(np.concatenate, zip(*parts, strict=True)))

@@ -110,8 +110,8 @@ class BlockSpec(MissingScores):
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> BlockCounts:
         """The state that `BlockCounts.to_arrow` wrote; raises `ValueError` if the table is damaged."""
-        found = pa.Table.from_batches(batches, self.schema)
-        columns = {name: found.column(name).to_numpy() for name in found.schema.names}
+        stored = pa.Table.from_batches(batches, self.schema)
+        columns = {name: stored.column(name).to_numpy() for name in stored.schema.names}
         prefixes, first, at = np.unique(columns["prefix"], return_index=True, return_inverse=True)
         block = columns["block"]
         if prefixes.size > self.bins or (block.size and not 0 <= block.min() <= block.max() < self.count):
@@ -197,8 +197,8 @@ class _BlockBuilder:
         order = np.argsort(self._prefixes[:used])
         sums = self._sums[:used][order] if self.spec.weighted else self._sums
         table = self._wide[:used][order] + self._table[:used][order].astype(np.int64)
-        found = self._prefixes[:used][order], self._ends[:used][order], table, sums
-        return BlockCounts(self.spec, max(self._shift, 0), *found, self._nan_rows, self._nan_weights)
+        columns = self._prefixes[:used][order], self._ends[:used][order], table, sums
+        return BlockCounts(self.spec, max(self._shift, 0), *columns, self._nan_rows, self._nan_weights)
 
     def state(self) -> BlockCounts:
         return self._state().at_shift(0)
@@ -278,8 +278,8 @@ class BlockCounts(Small, Stored):
             ends[at, 0] = np.minimum(ends[at, 0], side.ends[:, 0])
             ends[at, 1] = np.maximum(ends[at, 1], side.ends[:, 1])
         nan = self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
-        found = BlockCounts(self.spec, shift, prefixes, ends, table, sums, *nan)
-        return found.at_shift(shift + _shift_for(prefixes, self.spec.bins))
+        merged = BlockCounts(self.spec, shift, prefixes, ends, table, sums, *nan)
+        return merged.at_shift(shift + _shift_for(prefixes, self.spec.bins))
 
     @property
     def measure(self) -> Array:
@@ -289,8 +289,8 @@ class BlockCounts(Small, Stored):
     @property
     def halved_measure(self) -> Array:
         """`measure` of the rows whose missing score counts one half in every pair: an array of shape (n_blocks, 2)."""
-        found = self.nan_weights if self.spec.weighted else self.nan_rows
-        return found if self.spec.nan == "half" else np.zeros_like(found)
+        missing = self.nan_weights if self.spec.weighted else self.nan_rows
+        return missing if self.spec.nan == "half" else np.zeros_like(missing)
 
     @property
     def whole_measure(self) -> Array:
@@ -344,8 +344,8 @@ class BlockCounts(Small, Stored):
 def _sampled_codes(scores: Array) -> Array:
     """Codes of the first 16,384 scores, without those that are NaN; a uint64 array."""
     some = scores[:_SAMPLE]
-    found: Array = codes(read_only(some[~np.isnan(some)].astype(np.float64)))
-    return found
+    sampled: Array = codes(read_only(some[~np.isnan(some)].astype(np.float64)))
+    return sampled
 
 
 def _shift_for(prefixes: Array, most: int) -> int:
