@@ -97,11 +97,11 @@ def _share(sums: Array) -> Array:
 def roc_points(state: ScoreCounts, *, drop_intermediate: bool) -> tuple[Array, Array, Array]:
     """The ROC curve of a state: false and true positive rates, thresholds."""
     parts = steps(state)
-    kept = np.ones(parts.scores.size, np.bool_)
+    corners = np.ones(parts.scores.size, np.bool_)
     if drop_intermediate:  # the groups that end in a corner, the first and the last
-        kept[1:-1] = (np.diff(parts.neg)[1:] != 0) | (np.diff(parts.pos)[1:] != 0)
-    fpr, tpr = (np.concatenate(([0.0], _cumulated(side)[kept])) for side in (parts.neg, parts.pos))
-    return _share(fpr), _share(tpr), np.concatenate(([np.inf], parts.scores[kept]))
+        corners[1:-1] = (np.diff(parts.neg)[1:] != 0) | (np.diff(parts.pos)[1:] != 0)
+    fpr, tpr = (np.concatenate(([0.0], _cumulated(side)[corners])) for side in (parts.neg, parts.pos))
+    return _share(fpr), _share(tpr), np.concatenate(([np.inf], parts.scores[corners]))
 
 
 def roc_curve(
@@ -189,11 +189,11 @@ def precision_recall_points(state: ScoreCounts, drop_intermediate: bool = False)
     """The precision-recall curve of a state: precision, recall, thresholds."""
     parts = steps(state)
     T, F = _cumulated(parts.pos), _cumulated(parts.neg)
-    kept = np.ones(T.size, np.bool_)
+    corners = np.ones(T.size, np.bool_)
     if drop_intermediate:
-        kept[1:-1] = (parts.pos[1:-1] > 0) | (parts.pos[2:] > 0)
+        corners[1:-1] = (parts.pos[1:-1] > 0) | (parts.pos[2:] > 0)
     recall = T / T[-1] if T[-1] else np.ones(T.shape)
-    columns = ((T / (T + F))[kept], recall[kept], parts.scores[kept])
+    columns = ((T / (T + F))[corners], recall[corners], parts.scores[corners])
     precision, recall, thresholds = (column[::-1] for column in columns)
     return np.append(precision, 1.0), np.append(recall, 0.0), thresholds
 
@@ -541,11 +541,11 @@ def gain_points(state: ScoreCounts, truncate: float) -> tuple[Array, Array, Arra
     """The gain curve of a state: shares of the weight and of the positive weight, thresholds."""
     total = state.totals()
     points = kept_points(truncate, total.rows)
-    kept = [(part, kept_groups(part, points)) for part in state.parts()]
-    neg, pos = (np.concatenate([getattr(part, name)[:keep] for part, keep in kept]) for name in ("n", "p"))
+    cut_parts = [(part, kept_groups(part, points)) for part in state.parts()]
+    neg, pos = (np.concatenate([getattr(part, name)[:keep] for part, keep in cut_parts]) for name in ("n", "p"))
     top = running(neg + pos, 0) / (total.neg_weight + total.pos_weight)
     tpr = running(pos, 0) / (total.pos_weight or math.nan)
-    return np.minimum(top, 1.0), np.minimum(tpr, 1.0), np.concatenate([part.scores[:keep] for part, keep in kept])
+    return np.minimum(top, 1.0), np.minimum(tpr, 1.0), np.concatenate([part.scores[:keep] for part, keep in cut_parts])
 
 
 def agc_score(
@@ -651,8 +651,8 @@ def agc_approximate(
     score = score.astype(np.float64)
     edges = _edges(score, share, quantiles, interpolation)
     bins = np.searchsorted(-edges, -score)  # number of edges above each score
-    kept = int(np.count_nonzero(bins < edges.size))
-    top = Agc(kept if kept > 1 else 0.5 / label.size, ratio=not flag("normalized", normalized))
+    inside = int(np.count_nonzero(bins < edges.size))
+    top = Agc(inside if inside > 1 else 0.5 / label.size, ratio=not flag("normalized", normalized))
     return float(compute(fold_arrays(label, -bins, weight), top).value)
 
 

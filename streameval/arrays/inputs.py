@@ -358,8 +358,8 @@ def fold(label: Array, score: Array, weight: Array | None = None) -> ScoreCounts
     1
     """
     if weight is not None and not weight.all():
-        kept = weight > 0
-        label, score, weight = label[kept], score[kept], weight[kept]
+        weighted = weight > 0
+        label, score, weight = label[weighted], score[weighted], weight[weighted]
     return fold_arrays(label, score, weight)
 
 
@@ -624,9 +624,9 @@ def indicators(y_true: ArrayLike, count: int, classes: ArrayLike | None) -> Arra
     unknown = next((one for one in label if one not in places), None)
     if unknown is not None:
         raise LabelError(f"y_true has the label {unknown!r}, which is not in labels; add it, or drop those points")
-    found = np.zeros((len(label), count), np.uint8)
-    found[np.arange(len(label)), [places[one] for one in label]] = 1
-    return found
+    matrix = np.zeros((len(label), count), np.uint8)
+    matrix[np.arange(len(label)), [places[one] for one in label]] = 1
+    return matrix
 
 
 def points(y_true: ArrayLike, y_score: ArrayLike, pos_label: object, sample_weight: ArrayLike | None) -> ScoreCounts:

@@ -312,12 +312,12 @@ def dist_auc(scores0: ArrayLike, scores1: ArrayLike) -> float:
     0.875
     """
     sides = joint(scores0=scores0, scores1=scores1)
-    known = [without_nan(side) for side in sides]
-    if not all(side.size for side in known):
+    numbers = [without_nan(side) for side in sides]
+    if not all(side.size for side in numbers):
         return 0.5
-    label = np.repeat([0, 1], [side.size for side in known]).astype(np.uint8)
-    area = _roc_auc(fold(label, np.concatenate(known)))
-    weight = sum(part.size / side.size for part, side in zip(known, sides, strict=True)) / 2
+    label = np.repeat([0, 1], [side.size for side in numbers]).astype(np.uint8)
+    area = _roc_auc(fold(label, np.concatenate(numbers)))
+    weight = sum(part.size / side.size for part, side in zip(numbers, sides, strict=True)) / 2
     return weight * area + (1 - weight) / 2
 
 

@@ -146,8 +146,8 @@ def _evaluation_tables(found: Evaluation) -> RenderableType:
 
     usual = {entry.name for entry in CATALOGUE if entry.default}  # their thresholds are shown next to their values
     others = (r for r in found.results if r.slice is None and r.metric not in usual)
-    asked = any(r.threshold is not None or "=" in r.metric for r in others)
-    points = found.operating_points().to_pylist() if asked and found.columns("score") else []
+    has_points = any(r.threshold is not None or "=" in r.metric for r in others)
+    points = found.operating_points().to_pylist() if has_points and found.columns("score") else []
     points = [row for row in points if row["at"] not in usual]
     return render(found, plain=piped(), points=points)
 

@@ -111,8 +111,8 @@ def options(verb: str) -> Callable[[Command], Command]:
     rows = [option for option in honoured(verb).values() if option.verbs]
     if verb == "show":
         own = " [default: as the store]"  # the value that the store keeps
-        kept = kept_options()
-        rows = [replace(o, help=o.help.partition(" [default")[0] + own) if o.name in kept else o for o in rows]
+        stored = kept_options()
+        rows = [replace(o, help=o.help.partition(" [default")[0] + own) if o.name in stored else o for o in rows]
     return options_of([*rows, *(option for option in SHOWN if verb in option.verbs)])
 
 
@@ -134,8 +134,8 @@ def options_of(rows: Iterable[Option]) -> Callable[[Command], Command]:
 
 def deciding(values: Mapping[str, object]) -> list[str]:
     """Names of the options that affect results."""
-    known = honoured("evaluate")
-    return [name for name in values if name in known and known[name].decides != "nothing"]
+    table = honoured("evaluate")
+    return [name for name in values if name in table and table[name].decides != "nothing"]
 
 
 def _option(option: Option) -> Callable[[Command], Command]:
@@ -211,10 +211,10 @@ class _Bare(_Wrapper):
 
 def _by_column(many: bool, _: click.Context, __: click.Parameter, pairs: tuple[tuple[str, object], ...]) -> object:
     """A callback that joins the pairs of one option into a mapping, or a single value if no column is named."""
-    found: dict[str, Any] = {}
+    by_column: dict[str, Any] = {}
     for column, value in pairs:
-        found[column] = [*found.get(column, ()), value] if many else value
-    return found.get(OTHERS) if set(found) <= {OTHERS} else found
+        by_column[column] = [*by_column.get(column, ()), value] if many else value
+    return by_column.get(OTHERS) if set(by_column) <= {OTHERS} else by_column
 
 
 def _one_column(_: click.Context, param: click.Parameter, names: tuple[str, ...]) -> str | None:
@@ -248,14 +248,14 @@ def _configured(path: str, command: click.Command) -> dict[str, object]:
     OptionError
         If the file cannot be read, or has an option or a value that the command does not take.
     """
-    found = toml_of(path, "--config")
-    known = [option for option in command.params if isinstance(option, click.Option) and option.expose_value]
-    by_key = {key: option for option in known for key in (option.name, option.opts[0][2:].replace("-", "_"))}
+    content = toml_of(path, "--config")
+    own = [option for option in command.params if isinstance(option, click.Option) and option.expose_value]
+    by_key = {key: option for option in own for key in (option.name, option.opts[0][2:].replace("-", "_"))}
     values: dict[str, Any] = {}
-    for key, value in found.items():
+    for key, value in content.items():
         option = by_key.get(key.replace("-", "_"))
         if option is None:
-            refuse(command.name or "", key, [o.opts[0][2:] for o in known], f"--config {path}: ")
+            refuse(command.name or "", key, [o.opts[0][2:] for o in own], f"--config {path}: ")
         if option.name in values:
             raise OptionError(f"--config {path}: names {option.opts[0]} twice, the second time as {key!r}")
         values[str(option.name)] = _words(option, value, f"--config {path}: {key}")
@@ -278,8 +278,8 @@ def toml_of(path: str, option: str) -> dict[str, Any]:
     except OSError as error:
         raise OptionError(f"{option} {path}: cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
-        told = "nested too deep" if isinstance(error, RecursionError) else error
-        raise OptionError(f"{option} {path}: is not a TOML file ({told})") from None
+        reason = "nested too deep" if isinstance(error, RecursionError) else error
+        raise OptionError(f"{option} {path}: is not a TOML file ({reason})") from None
 
 
 def _words(option: click.Option, value: object, where: str) -> object:

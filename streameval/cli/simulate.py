@@ -85,12 +85,12 @@ def demo(rows: int = _DEMO_ROWS, **asked: object) -> None:
     with tempfile.TemporaryDirectory(prefix="streameval-demo-") as folder, progress_bar(False) as advance:
         made = make(Path(folder) / "data", rows=rows, partitions=14, singletons=0.7, lone_positives=0.02)
         more: dict[str, Any] = {"unit": "campaign", "baseline": "score_b"} if out else {}
-        found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance, **more)
+        evaluation = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance, **more)
     messages, command = plural(made.rows, "simulated message"), f"streameval demo --rows {made.rows} --out FILE"
     for path in out:
-        replace(found, source=Source((messages,), 0, command)).save(path)
+        replace(evaluation, source=Source((messages,), 0, command)).save(path)
     note(f"{messages} in {made.partitions} nightly partitions, {made.bytes / 1e6:.1f} MB of Parquet")
-    tell(render(found, plain=piped()))
+    tell(render(evaluation, plain=piped()))
     note("Your own data: streameval evaluate DATA --label label --score score_a --cluster cluster")
 
 

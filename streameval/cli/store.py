@@ -418,9 +418,9 @@ def _row(one: Judgement, *, with_night: bool) -> list[str]:
     value = "" if one.value != one.value else f"{Rule.read(one.text).told(one.value)} {mark}".rstrip()
     usual = "" if one.usual != one.usual else f"usual {digits(one.usual)} ({plural(one.nights, 'night')})"
     why = one.reason.removesuffix(mark).rstrip() if not usual else ""
-    told = ", ".join(filter(None, (value, usual, why, one.accepted and f"accepted: {one.accepted}")))
+    finding = ", ".join(filter(None, (value, usual, why, one.accepted and f"accepted: {one.accepted}")))
     names = [one.rule] if one.rule != one.text else []
-    return [one.word, *[one.partition] * with_night, " ".join(names), one.text, told]
+    return [one.word, *[one.partition] * with_night, " ".join(names), one.text, finding]
 
 
 def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:

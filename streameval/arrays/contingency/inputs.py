@@ -61,9 +61,9 @@ def encoded(labels: ArrayLike) -> tuple[Codes, pa.Array | list[Hashable]]:
     array = _as_array(labels) if arrow is None else arrow
     if array is not None:
         with suppress(UnicodeError):  # a lone surrogate is valid in a Python string, but not in UTF-8
-            found = pa.array(array).dictionary_encode()
-            if found.null_count == 0:
-                return found.indices.to_numpy().astype(np.int64), found.dictionary
+            dictionary = pa.array(array).dictionary_encode()
+            if dictionary.null_count == 0:
+                return dictionary.indices.to_numpy().astype(np.int64), dictionary.dictionary
         labels = array.tolist()
     seen: dict[Any, int] = {}
     try:
