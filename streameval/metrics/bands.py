@@ -83,12 +83,12 @@ def band_of(
     around = np.full(x.size, math.nan) if grid is None else _read(grid, x)
     for i, (value, column) in enumerate(zip(_read(curve, x).tolist(), np.transpose(at), strict=True)):
         few = _few(max(units), sizes.unit) if units[i] < FEW_UNITS else None
-        found = _interval(replace(estimate, replicates=column, grid=float(around[i])), value, level, few)
-        if found.ci_lower is not None:
-            ends[:, i] = found.ci_lower, found.ci_upper
-            freedom = min(freedom, found.freedom or math.inf)
+        interval = _interval(replace(estimate, replicates=column, grid=float(around[i])), value, level, few)
+        if interval.ci_lower is not None:
+            ends[:, i] = interval.ci_lower, interval.ci_upper
+            freedom = min(freedom, interval.freedom or math.inf)
         else:
-            reasons[str(found.ci_reason)] += 1
+            reasons[str(interval.ci_reason)] += 1
     reason = max(reasons, key=lambda each: reasons[each], default=None) if np.isnan(ends).all() else None
     least = None if math.isinf(freedom) else freedom
     return Band(x, ends[0], ends[1], level, sizes.unit, reason=reason, freedom=least)
@@ -97,14 +97,14 @@ def band_of(
 def _xs(curve: Curve) -> Array:
     """The x at which a band is computed."""
     low, high = curve.x[[0, -1]].tolist()
-    found: Array = _GRID[(low <= _GRID) & (high >= _GRID)]
-    return found
+    xs: Array = _GRID[(low <= _GRID) & (high >= _GRID)]
+    return xs
 
 
 def places(curve: Curve) -> Array:
     """Indices of the points whose thresholds the band uses: for each x, the first point at or beyond it."""
-    found: Array = np.searchsorted(curve.x, _xs(curve))
-    return found
+    indices: Array = np.searchsorted(curve.x, _xs(curve))
+    return indices
 
 
 def no_band(sizes: Sizes, level: float, reason: str) -> Band:
@@ -115,8 +115,8 @@ def no_band(sizes: Sizes, level: float, reason: str) -> Band:
 
 def _few(most: float, unit: str) -> str:
     """The reason if too few units lie beyond the thresholds; names the largest number, rounded down."""
-    told = f"{math.floor(most * 10) / 10:.1f} effective units ({unit})"
-    return f"at most {told} beyond a threshold: {FEW_UNITS} are needed"
+    number = f"{math.floor(most * 10) / 10:.1f} effective units ({unit})"
+    return f"at most {number} beyond a threshold: {FEW_UNITS} are needed"
 
 
 def _interval(estimate: Estimate, value: float, level: float, reason: str | None) -> Scalar:
@@ -140,7 +140,7 @@ def _read(curve: Curve, x: Array) -> Array:
     if not curve.x.size:
         return np.full(x.size, math.nan)
     if curve.name == "precision_recall":
-        found: Array = curve.y[np.searchsorted(curve.x, x).clip(max=curve.x.size - 1)]
-        return found
+        values: Array = curve.y[np.searchsorted(curve.x, x).clip(max=curve.x.size - 1)]
+        return values
     between: Array = np.interp(x, curve.x, curve.y)
     return between

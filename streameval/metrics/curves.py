@@ -73,8 +73,8 @@ class ScorePath(Metric["Path", "ScorePart", "Path", "Source"]):
     def partial(self, part: ScorePart) -> Path:
         """The thinned path of one part."""
         before, N, P = part.before, float(part.total.n), float(part.total.p)
-        kept, true, false = thin(part.n, part.p, before.n, before.p, N, P, self.slots)
-        return Path(true, false, part.ends(kept)[0])
+        corners, true, false = thin(part.n, part.p, before.n, before.p, N, P, self.slots)
+        return Path(true, false, part.ends(corners)[0])
 
     def combine(self, partials: Sequence[Path], state: Source) -> Path:
         """The paths of all parts, thinned once more where they meet."""
@@ -88,8 +88,8 @@ class ScorePath(Metric["Path", "ScorePart", "Path", "Source"]):
         total = state.totals()
         zero = false[:0].dtype.type(0)
         steps = np.diff(false, prepend=zero), np.diff(true, prepend=zero)
-        kept, _, _ = thin(*steps, zero, zero, float(total.n), float(total.p), self.slots)
-        return Path(true[kept], false[kept], scores[kept])
+        corners, _, _ = thin(*steps, zero, zero, float(total.n), float(total.p), self.slots)
+        return Path(true[corners], false[corners], scores[corners])
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,8 @@ def _lift_curve(values: tuple[SizeTable, Scalar], _: Source, of: str, threshold:
     ys = np.stack((first, h), axis=1).ravel() / (height or np.nan)
     sizes = np.repeat(size, 2)
     if xs.size > MAX_POINTS:
-        kept = np.unique(np.linspace(0, xs.size - 1, MAX_POINTS).astype(int))
-        xs, ys, sizes = xs[kept], ys[kept], sizes[kept]
+        chosen = np.unique(np.linspace(0, xs.size - 1, MAX_POINTS).astype(int))
+        xs, ys, sizes = xs[chosen], ys[chosen], sizes[chosen]
     return Curve("lift", of, xs, ys, sizes, area.value, positives=float(positives.sum()), rows=float(points))
 
 
@@ -250,8 +250,8 @@ def _corp_curve(values: tuple[Fit | None, Scalar], state: Source, *_: object) ->
     xs, ys = xs[distinct], ys[distinct]
     if xs.size > MAX_POINTS:
         way = xs - xs[0] + ys - ys[0]  # both ascend
-        kept = np.unique(np.searchsorted(way, np.linspace(0, way[-1], MAX_POINTS)).clip(max=xs.size - 1))
-        xs, ys = xs[kept], ys[kept]
+        chosen = np.unique(np.searchsorted(way, np.linspace(0, way[-1], MAX_POINTS)).clip(max=xs.size - 1))
+        xs, ys = xs[chosen], ys[chosen]
     return Curve("corp", x=xs, y=ys, thresholds=xs, area=mcb.value, exact=mcb.exact, **_facts(state))
 
 
@@ -333,8 +333,8 @@ def curve_kind(name: str) -> CurveKind:
     """
     if name in CURVES:
         return CURVES[name]
-    if found := _BINS.fullmatch(name):
-        return _of_bins(int(found[1]), equal_count=bool(found[2]))
+    if match := _BINS.fullmatch(name):
+        return _of_bins(int(match[1]), equal_count=bool(match[2]))
     raise OptionError(
         f"there is no curve {name!r}; there are {', '.join(CURVES)}, reliability@B and reliability@B/equal_count"
     )

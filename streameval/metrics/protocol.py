@@ -186,8 +186,8 @@ class _Adapted(Metric[Any, Part, P, S]):
         return self.given.partial(part)
 
     def combine(self, partials: Sequence[P], state: S) -> object:
-        found = self.given.combine(partials, state)
-        return as_metric(found) if hasattr(found, "partial") else found  # its next step
+        value = self.given.combine(partials, state)
+        return as_metric(value) if hasattr(value, "partial") else value  # its next step
 
 
 def as_metric(given: Metric | UserMetric) -> Metric:
@@ -264,11 +264,11 @@ class Entry:
         OptionError
             If a value in the name is out of its range.
         """
-        found = None if self.made is None else _pattern(self.name).fullmatch(name)
-        if self.made is None or found is None:
+        match = None if self.made is None else _pattern(self.name).fullmatch(name)
+        if self.made is None or match is None:
             return None
         try:
-            values = [float(text) for text in found.groups()]
+            values = [float(text) for text in match.groups()]
         except ValueError:
             return None
         return self.made(*values)
