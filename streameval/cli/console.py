@@ -323,7 +323,7 @@ class Commands(click.Group):
             raise click.UsageError(shown, error.ctx) from None
         except StreamevalError as error:
             command = self.commands.get(ctx.invoked_subcommand or "") if ctx else None
-            text = _spelled(error, command.params if command else ())
+            text = _spell(error, command.params if command else ())
             _fail(text, 2 if isinstance(error, OptionError) else 1)
         except (KeyboardInterrupt, click.Abort):
             self._interrupt.tell()
@@ -400,7 +400,7 @@ def _fail(text: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
-def _spelled(error: StreamevalError, params: Sequence[click.Parameter]) -> str:
+def _spell(error: StreamevalError, params: Sequence[click.Parameter]) -> str:
     """The message of an error, with Python's argument names replaced by command-line options."""
     text, alone = str(error), error.arguments if isinstance(error, OptionError) else ()
     value = "" if isinstance(error, OptionError) else r"(?![^\s'\"]*/)"  # not in a path such as label=1/a.parquet

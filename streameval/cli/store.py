@@ -348,7 +348,7 @@ def check(
     for path in to.out:
         outcome.save(path)
     nights = asked.get("partition", ())
-    lines = _aligned([_row(one, with_night=len(nights) != 1) for one in outcome.judgements])
+    lines = _align([_row(one, with_night=len(nights) != 1) for one in outcome.judgements])
     shown = [*lines, *outcome.notes, *_closing(store, outcome, nights)]
     to.deliver(lambda: as_json(outcome.to_dict()), lambda: "\n".join(map(visible, shown)))
     failures = [line for line, one in zip(lines, outcome.judgements, strict=False) if not one.passed]
@@ -390,7 +390,7 @@ def read_rules(texts: Sequence[str], path: str | None) -> dict[str, str]:
     return rules
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def _align(rows: Sequence[Sequence[str]]) -> list[str]:
     """Format rows of texts as aligned lines; empty columns are dropped."""
     said = [any(column) for column in zip(*rows, strict=True)]
     rows = [list(compress(row, said)) for row in rows]
@@ -407,7 +407,7 @@ def judged_lines(found: Sequence[Judgement]) -> list[str]:
         value = "" if one.value != one.value else Rule.read(one.text).told(one.value)
         name = one.rule if one.rule != one.text else ""
         rows.append([one.word, name, one.text, " ".join(filter(None, (value, one.reason)))])
-    return _aligned(rows)
+    return _align(rows)
 
 
 def _row(one: Judgement, *, with_night: bool) -> list[str]:
@@ -465,7 +465,7 @@ def diagnose(store: Store, to: Output, with_all: bool = False, **asked: Any) -> 
         facts,
         lambda: [{"partition": night["partition"]} | finding for night in facts for finding in night["findings"]],
         lambda: stacked(
-            *(part for night in nights for part in _diagnosed(store, night, None if with_all else _MOST_FACTS)),
+            *(part for night in nights for part in _diagnosis_parts(store, night, None if with_all else _MOST_FACTS)),
             *[] if nights else ["no night fails; name one with --partition"],
         ),
     )
@@ -474,7 +474,7 @@ def diagnose(store: Store, to: Output, with_all: bool = False, **asked: Any) -> 
 _MOST_FACTS = 10
 
 
-def _diagnosed(store: Store, one: Diagnosis, most: int | None) -> list[RenderableType]:
+def _diagnosis_parts(store: Store, one: Diagnosis, most: int | None) -> list[RenderableType]:
     """A heading, the failed rules, the table of at most so many facts, notes on files, rising costs, and the remedy."""
     from streameval.rules import LIVE, Rule
 
@@ -490,7 +490,7 @@ def _diagnosed(store: Store, one: Diagnosis, most: int | None) -> list[Renderabl
         for fact in one.findings[:most]
     ]
     head = visible(f"{one.partition}{fails}{undecided}; compared with {plural(one.nights, 'night')}")
-    judged = _aligned([_row(rule, with_night=False) for rule in one.rules])
+    judged = _align([_row(rule, with_night=False) for rule in one.rules])
     facts = table(["fact", "night", "usual", "deviations"], rows, ["night", "usual", "deviations"])
     name, night = shell([store.name]), shell([one.partition])
     accept = f"streameval check {name} --accept {night} --reason '…'"

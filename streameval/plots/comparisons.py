@@ -91,11 +91,11 @@ def plot_slices(
         said = plural(result.rows, "row") + lacks
         ax.annotate(said, (1.01, y), xycoords=("axes fraction", "data"), fontsize=7, va="center", color="#404040")
     more = f"the {len(shown)} largest of {len(sliced):,} slices" if len(shown) < len(sliced) else ""
-    title = [f"{metric} of {_shortened(str(shown[0].of), _WIDE)}", f"by {_shortened(column, _TITLE)}"]
+    title = [f"{metric} of {_shorten(str(shown[0].of), _WIDE)}", f"by {_shorten(column, _TITLE)}"]
     in_one = f"{' '.join(title)}{', ' * bool(more)}{more}"
     in_lines = "\n".join([*title, more]).rstrip()
     ax.set_title(in_one if len(in_one) <= _TITLE else in_lines, fontsize=11, pad=20)
-    return _finished(ax, len(shown), f"{metric}{_with_interval(shown)}", path)
+    return _finish(ax, len(shown), f"{metric}{_with_interval(shown)}", path)
 
 
 def plot_differences(
@@ -150,7 +150,7 @@ def plot_differences(
     ax.set_yticks(at, [_difference(*pair) for pair in zip(shown, names, strict=True)], fontsize=8)
     several = len(_units(shown)) > 1
     for y, result in zip(at, shown, strict=True):
-        by = f", by {_shortened(str(result.unit), _NAME)}" if several and result.unit and not _lacks(result) else ""
+        by = f", by {_shorten(str(result.unit), _NAME)}" if several and result.unit and not _lacks(result) else ""
         ax.annotate(f"{_said(result)}{by}", (1.01, y), xycoords=("axes fraction", "data"), fontsize=7, va="center")
     more = f", {len(shown)} of {len(every)}" if len(shown) < len(every) else ""
     ax.set_title(f"Differences{more}", fontsize=11)
@@ -158,14 +158,14 @@ def plot_differences(
     low, high = min([0.0, *ends]), max([0.0, *ends])
     if low < high:  # a difference of totals would leave no room for those of shares
         ax.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
-    return _finished(ax, len(shown), f"Difference{_with_interval(shown)}", path)
+    return _finish(ax, len(shown), f"Difference{_with_interval(shown)}", path)
 
 
 def _with_interval(shown: Sequence[Scalar]) -> str:
     """The label suffix for the bars: level and unit, if all intervals have the same; empty otherwise."""
     levels = {r.ci_level for r in shown if r.ci_level is not None and not _lacks(r)}
     units = _units(shown)
-    by = f" by {_shortened(units[0], _NAME)}" if len(units) == 1 else ""
+    by = f" by {_shorten(units[0], _NAME)}" if len(units) == 1 else ""
     return f", with its {levels.pop():.0%} interval{by}" if len(levels) == 1 else ""
 
 
@@ -217,7 +217,7 @@ def _dots(ax: Axes, at: Array, shown: Sequence[Scalar], looks: Sequence[tuple[st
 def _difference(result: Scalar, name: str) -> str:
     """The metric, the slice if there is one, and the columns compared."""
     place = f" ({name})" if result.slice else ""
-    return f"{result.metric}{place}\n{' − '.join(_shortened(column, _NAME) for column in str(result.of).split(' − '))}"
+    return f"{result.metric}{place}\n{' − '.join(_shorten(column, _NAME) for column in str(result.of).split(' − '))}"
 
 
 def _said(result: Scalar) -> str:
@@ -233,12 +233,12 @@ def slice_labels(slices: Sequence[Mapping[str, object]]) -> list[str]:
     return apart([", ".join(map(slice_text, slice_.values())) for slice_ in slices], _WIDE, _WIDE // 3)
 
 
-def _shortened(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     """Cut the middle out of a long text, because names differ at both ends; invisible characters are spelled out."""
     return apart([text], most, most // 3)[0]
 
 
-def _finished(ax: Axes, lines: int, x: str, path: Path | None) -> Axes:
+def _finish(ax: Axes, lines: int, x: str, path: Path | None) -> Axes:
     """Set frame and limits, and save the file."""
     canvas.plain_frame(ax)
     ax.grid(visible=False, axis="y")

@@ -381,14 +381,14 @@ def test_a_heavy_bucket_of_scores_is_taken_in_parts(
     partition = np.where(np.arange(rows) < rows // 3, "a", "b")
     columns = {"column": pa.array(values, subject.kind), "label": labels, "weight": weights, "partition": partition}
     budget, sizes = Budget(100_000, tmp_path), [0]
-    state, gathered = subject.fold(pa.table(columns), 5_000, 3_000, budget), KeyedCounts._gathered
+    state, gathered = subject.fold(pa.table(columns), 5_000, 3_000, budget), KeyedCounts._gather
 
     def watched(self: KeyedCounts, start: int, stop: int) -> Any:
         sizes.append(int(self._sizes(start, stop).sum()))
         return gathered(self, start, stop)
 
     with monkeypatch.context() as patch:
-        patch.setattr(KeyedCounts, "_gathered", watched)
+        patch.setattr(KeyedCounts, "_gather", watched)
         parts = [part for shard in state.shards() for part in state.groups(shard, budget)]
     assert max(sizes) <= 2 * most or case != "distinct" or name == "float"
     keys, index = np.unique(values, return_inverse=True)

@@ -215,7 +215,7 @@ def _draw(files: Files, column: str, sample: LabelSample, labels: Array) -> pa.T
     plan = replace(files.plan, specs=(sample.spec, ClusterSpec(column)))
     for _, _, batch in batches(files.scan.pieces, plan, None, _BATCH):
         if batch is not None:
-            hashes, strata, ids = _hashed(batch, column, kind, sample)
+            hashes, strata, ids = _hash(batch, column, kind, sample)
             near = np.flatnonzero(hashes <= limit[strata])
             chosen.append((hashes[near], strata[near], ids.take(pa.array(near))))
             held += near.size
@@ -239,7 +239,7 @@ def _draw(files: Files, column: str, sample: LabelSample, labels: Array) -> pa.T
     )
 
 
-def _hashed(batch: Batch, column: str, kind: str, sample: LabelSample) -> tuple[Array, Array, pa.Array]:
+def _hash(batch: Batch, column: str, kind: str, sample: LabelSample) -> tuple[Array, Array, pa.Array]:
     """Hash, stratum and id of the rows of a batch that have a score."""
     values, rows, _ = present(batch, sample.spec.column, sample.spec.type)
     ids = batch.columns[column]

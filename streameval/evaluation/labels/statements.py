@@ -301,7 +301,7 @@ def _read_piece(
     batch = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema)
     first, second, valid, raw = read_ids(batch, ids)
     first = scramble_words(first) if raw else first
-    codes, values = _coded(batch.column(source.column), f"{piece.name}: label column {source.column!r}")
+    codes, values = _encode(batch.column(source.column), f"{piece.name}: label column {source.column!r}")
     fates = np.zeros(batch.num_rows, np.uint8)
     times = np.zeros(0, np.int64)
     if source.time is not None:
@@ -336,7 +336,7 @@ def _micros(array: pa.Array, what: str) -> Array:
     return view_numbers(array.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()))
 
 
-def _coded(array: pa.Array, what: str) -> tuple[Array, pa.Array]:
+def _encode(array: pa.Array, what: str) -> tuple[Array, pa.Array]:
     """The code of each label, `WITHDRAWN` for null, and the labels."""
     if pa.types.is_decimal(array.type) and array.type.bit_width < 128:  # Arrow does not encode shorter ones
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))

@@ -125,13 +125,13 @@ def best_matching(
     Matching(lower=9, upper=14)
     """
     settled, cells = _settle(_Cells(rows, cols, counts))
-    cells, starts = _by_component(_pruned(cells))
+    cells, starts = _by_component(_prune(cells))
     most = cells.counts.size if assignment_cells is None else assignment_cells
     small, large = _small(cells, starts, most)
     parts = [Matching(settled, settled), Matching(small, small)]
     for start, stop in large:
         part = cells.at(slice(start, stop))
-        parts.append(_solved(part) if stop - start <= most else _bounded(part))
+        parts.append(_solve(part) if stop - start <= most else _bound(part))
     return Matching(*map(sum, zip(*parts, strict=True)))
 
 
@@ -153,18 +153,18 @@ def _settle(cells: _Cells) -> tuple[Number, _Cells]:
         if not chosen.size:
             break
         settled += _total(cells.counts[chosen])
-        taken = _marked(cells.rows, cells.rows[chosen]) | _marked(cells.cols, cells.cols[chosen])
+        taken = _mark(cells.rows, cells.rows[chosen]) | _mark(cells.cols, cells.cols[chosen])
         cells = cells.at(~taken)
     return settled, cells
 
 
-def _marked(codes: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _mark(codes: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
     flags = np.zeros(int(codes.max()) + 1, dtype=np.bool_)
     flags[chosen] = True
     return flags[codes]
 
 
-def _pruned(cells: _Cells) -> _Cells:
+def _prune(cells: _Cells) -> _Cells:
     """Keep the k largest cells of each row, then of each column, k the smaller side of the component."""
     for flip in (False, True):
         if cells.counts.size == 0:
@@ -228,14 +228,14 @@ def _small(cells: _Cells, starts: NDArray[np.int64], most: int) -> tuple[Number,
     return _total(solve_small(*few, ends, *few.shape, _SIDE)), large
 
 
-def _solved(cells: _Cells) -> Matching:
+def _solve(cells: _Cells) -> Matching:
     """Solve one component: exactly, or in its leading bits where neither float64 nor Python's integers are enough."""
     sides = cells.shape
     if min(sides) == 1:
         best = max(cells.counts.tolist())
         return Matching(best, best)
     if cells.counts.dtype.kind == "f" or (cells.counts.dtype.kind == "i" and not _excess(cells.counts, sides)):
-        total = _total(cells.counts[_chosen(cells, *sides)])
+        total = _total(cells.counts[_choose(cells, *sides)])
         return Matching(total, total)
     whole, unit = _in_units(cells.counts)
     excess, cells = _excess(whole, sides), cells._replace(counts=whole)
@@ -245,7 +245,7 @@ def _solved(cells: _Cells) -> Matching:
         total = unit * solve_whole(table if sides[0] <= sides[1] else table.T)
         return Matching(total, total)
     leading = whole >> excess
-    chosen = _chosen(cells._replace(counts=leading), *sides)
+    chosen = _choose(cells._replace(counts=leading), *sides)
     left_out = min(sides) * max((whole - (leading << excess)).tolist())
     return Matching(unit * _total(whole[chosen]), unit * (_total(leading[chosen]) * 2**excess + left_out))
 
@@ -266,7 +266,7 @@ def _in_units(counts: Array) -> tuple[Array, Number]:
     return whole, Fraction(divisor, common) if common > 1 else divisor
 
 
-def _chosen(cells: _Cells, n_rows: int, n_cols: int) -> NDArray[np.int64]:
+def _choose(cells: _Cells, n_rows: int, n_cols: int) -> NDArray[np.int64]:
     """Cells of the matching that scipy finds."""
     dense = n_rows * n_cols <= max(_DENSE, 8 * cells.counts.size)
     return (_dense if dense else _sparse)(cells, n_rows, n_cols)
@@ -299,7 +299,7 @@ def _sparse(cells: _Cells, n_rows: int, n_cols: int) -> NDArray[np.int64]:
     return np.flatnonzero(np.isin(cells.rows * (n_cols + n_rows) + cells.cols, keys))
 
 
-def _bounded(cells: _Cells) -> Matching:
+def _bound(cells: _Cells) -> Matching:
     """Bounds: the greedy matching from below, the smaller sum of maxima from above."""
     n_rows, n_cols = cells.shape
     order = np.lexsort((cells.cols, cells.rows, -_sortable(cells.counts)))

@@ -167,10 +167,10 @@ class GroupsNear(Metric["NearGroups", "ScorePart", "NearGroups | None", "State"]
         starts = code.size - upward.searchsorted(lasts, side="right")
         spans = [slice(a, b) for a, b in zip(starts[::-1].tolist(), stops[::-1].tolist(), strict=True) if a < b]
         columns = code, part.scores, part.rows, part.n, part.p
-        found = [self._merged(*(column[span] for column in columns)) for span in spans]
+        found = [self._merge(*(column[span] for column in columns)) for span in spans]
         return NearGroups(*map(np.concatenate, zip(*found, strict=True))) if found else None
 
-    def _merged(self, code: Array, scores: Array, rows: Array, neg: Array, pos: Array) -> NearGroups:
+    def _merge(self, code: Array, scores: Array, rows: Array, neg: Array, pos: Array) -> NearGroups:
         """Groups from the best score to the worst; those of one sub-bin on one side of each threshold are merged."""
         sub_bin = code >> np.uint64(max(0, self.shift - _SUB_BIN_BITS))
         begins = np.append(True, sub_bin[1:] != sub_bin[:-1])
@@ -191,7 +191,7 @@ class GroupsNear(Metric["NearGroups", "ScorePart", "NearGroups | None", "State"]
         columns = [np.concatenate(column) for column in zip(*found, strict=True)]
         order = np.argsort(-columns[1], kind="stable")
         _, scores, rows, measure = (column[order] for column in columns)
-        merged = self._merged(codes(np.ascontiguousarray(scores)), scores, rows, *measure.T)
+        merged = self._merge(codes(np.ascontiguousarray(scores)), scores, rows, *measure.T)
         return merged._replace(measure=np.ldexp(merged.measure, total.unit)) if total.weighted else merged
 
 

@@ -259,7 +259,7 @@ def _cut_strata(
     recorded = grouped.spec.key.probability and not grouped.spec.key.unit
     rates = np.where(varying | lone, 0.0, mean) if recorded else np.zeros_like(mean)
     _check_labelled(named, sizes.sum(axis=1), labels.sum(axis=1), grouped.spec.key.strata)
-    number, crossed = _joined(sizes, labels, fixed, rates)
+    number, crossed = _join(sizes, labels, fixed, rates)
     there, final = np.unique(number[at], return_inverse=True)
     rows = np.bincount(number.ravel(), sizes.ravel(), int(number.max(initial=0)) + 1).astype(np.int64)[there]
     scores = decode(cuts, grouped.spec.inner.type).tolist()
@@ -332,7 +332,7 @@ def _keys_at(state: ScoreCounts, ranks: Sequence[int], budget: Budget | None) ->
     return np.array(keys, np.uint64)
 
 
-def _joined(sizes: Array, labels: Array, fixed: Array, rates: Array) -> tuple[Array, Array]:
+def _join(sizes: Array, labels: Array, fixed: Array, rates: Array) -> tuple[Array, Array]:
     """The number of the final stratum of each stratum and range, and which cuts were crossed for lack of labels.
 
     Parameters

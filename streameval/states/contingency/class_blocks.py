@@ -80,7 +80,7 @@ class ClassBlocks:
     def _block_cells(self, cells: tuple[Array, Array, Array]) -> tuple[Array, ...]:
         """The cluster, the block, the sums and the rows of each cell."""
         numbers, classes, rows = cells
-        return numbers, blocks_of(np.ascontiguousarray(classes), self.blocks), rows, *_squared(rows), rows
+        return numbers, blocks_of(np.ascontiguousarray(classes), self.blocks), rows, *_square(rows), rows
 
     def _classless_cells(self, ids: Ids, sizes: Array, classless: Array) -> Iterator[tuple[Array, ...]]:
         """Rows without a class, by cluster and block, as `_block_cells`."""
@@ -104,7 +104,7 @@ class ClassBlocks:
         for numbers, rows, _, times in cells:
             copies = times if times.size else np.ones_like(rows)
             counted.add(blocks[numbers], rows, copies)
-            high, low = _squared(rows)
+            high, low = _square(rows)
             for column, words in zip(
                 squares, (high * copies + (low * copies >> _WORD), low * copies & _LOW), strict=True
             ):
@@ -207,11 +207,11 @@ class ClassReplicates:
         cells, classes, clusters = (part.only(block) for part in (self.cells, self.classes, self.clusters))
         return replace(
             whole,
-            cells=_changed(whole.cells, cells[0], -cells[1][:, 0]),
-            classes=_changed(whole.classes, classes[0], -classes[1][:, 0]),
-            clusters=_changed(whole.clusters, clusters[0], clusters[1][:, 0]),
-            class_squares=_moved(whole.class_squares, classes[0], -classes[1]),
-            cluster_squares=_moved(whole.cluster_squares, *clusters),
+            cells=_change(whole.cells, cells[0], -cells[1][:, 0]),
+            classes=_change(whole.classes, classes[0], -classes[1][:, 0]),
+            clusters=_change(whole.clusters, clusters[0], clusters[1][:, 0]),
+            class_squares=_move(whole.class_squares, classes[0], -classes[1]),
+            cluster_squares=_move(whole.cluster_squares, *clusters),
             inertia=None,
             row_maxima=whole.row_maxima - int(self.row_maxima[block]),
             column_maxima=whole.column_maxima - int(self.column_maxima[block]),
@@ -235,21 +235,21 @@ def _by_block(numbers: Array, blocks: Array, *columns: Array) -> tuple[Array, ..
     return numbers[at], blocks[at], *added, np.maximum.reduceat(largest, first) if first.size else largest
 
 
-def _squared(rows: Array) -> tuple[Array, Array]:
+def _square(rows: Array) -> tuple[Array, Array]:
     """High and low 32 bits of the squares of rows, which are below 2⁴⁷."""
     upper, lower = rows >> 31, rows & ((1 << 31) - 1)
     square = lower * lower
     return ((upper * upper) << 30) + upper * lower + (square >> _WORD), square & _LOW
 
 
-def _changed(whole: Sizes, sizes: Array, change: Array) -> Sizes:
+def _change(whole: Sizes, sizes: Array, change: Array) -> Sizes:
     """The histogram after adding `change` to the counts of some sizes."""
     merged = whole.merge(Sizes(sizes, change))
     left = merged.times != 0
     return Sizes(merged.values[left], merged.times[left])
 
 
-def _moved(whole: Mapping[Number, Number], sizes: Array, change: Array) -> dict[Number, Number]:
+def _move(whole: Mapping[Number, Number], sizes: Array, change: Array) -> dict[Number, Number]:
     """Sums by size after some changes; the last two columns of `change` are the high and low words of an integer."""
     sums = dict(whole)
     for size, high, low in zip(sizes.tolist(), *change[:, -2:].T.tolist(), strict=True):

@@ -194,7 +194,7 @@ def _core_cells(classes: Sequence[Lines], clusters: Sequence[Lines], parts: Sequ
     sides = []
     for shared, lines in ((cells.other, classes), (cells.line, clusters)):
         own = [part.words for part in lines if part.own.size]
-        sides.append(_ranked(np.concatenate((shared, *own))))
+        sides.append(_rank(np.concatenate((shared, *own))))
     at = cells.counts.size
     own_rows, own_cols = (side[at:] for side in sides)
     beyond = [int(side.max(initial=-1)) + 1 for side in sides]
@@ -206,7 +206,7 @@ def _core_cells(classes: Sequence[Lines], clusters: Sequence[Lines], parts: Sequ
     return CoreCells(rows[order], cols[order], counts[order], settled)
 
 
-def _ranked(words: Array) -> Array:
+def _rank(words: Array) -> Array:
     """Rank of each row among the distinct ones."""
     order = np.lexsort(words.T[::-1])
     new = np.zeros(order.size, np.int64)

@@ -210,15 +210,15 @@ class Blocks:
         array = batch.columns[self.unit]
         array = row_nulls(array)
         if not array.null_count:
-            return read_only(self._hashed(array))
+            return read_only(self._hash(array))
         numbers, valid = _of_rows(batch, self.count), array.is_valid().to_numpy(zero_copy_only=False)
-        numbers[valid] = self._hashed(array.drop_null())
+        numbers[valid] = self._hash(array.drop_null())
         return read_only(numbers)
 
-    def _hashed(self, array: pa.Array) -> Array:
+    def _hash(self, array: pa.Array) -> Array:
         """The block of each id; of a dictionary, each entry is hashed once, unless it has more entries than rows."""
         if pa.types.is_dictionary(array.type) and len(array.dictionary) <= len(array):
-            blocks: Array = self._hashed(array.dictionary)[array.indices.to_numpy(zero_copy_only=False)]
+            blocks: Array = self._hash(array.dictionary)[array.indices.to_numpy(zero_copy_only=False)]
             return blocks
         return block_codes(identify(array, id_type(array.type, str(self.unit)))[0], self.count)
 

@@ -241,7 +241,7 @@ class SegmentBuilder:
         if not self._size:
             return
         with spare_zeros(self.layout.codes + 2, np.int64) as table:
-            codes, starts, columns = self._scattered(table)
+            codes, starts, columns = self._scatter(table)
         ends = np.searchsorted(codes, self.layout.codes + np.arange(3))  # NaN scores have the last two codes
         for label, (a, b) in enumerate(pairwise(starts[ends].tolist())):
             self.nan_rows[label] += b - a
@@ -254,9 +254,9 @@ class SegmentBuilder:
         if self._hot is None:
             self._learns = self._may_learn
 
-    def _scattered(self, table: Array) -> tuple[Array, Array, list[Array]]:
+    def _scatter(self, table: Array) -> tuple[Array, Array, list[Array]]:
         """The codes of the collected rows, the first row of each, and the columns in this order; `table` is scratch."""
-        codes = _counted(self._codes[: self._size], table)
+        codes = _count_codes(self._codes[: self._size], table)
         starts = np.concatenate(([0], np.cumsum(table[codes])))
         columns = []
         for values in (self._words, self._rest, self._counts, self._weights):
@@ -275,14 +275,14 @@ class SegmentBuilder:
         again = self._repetitive(words, rest, starts) if long else np.zeros(codes.size, bool)
         if sizes[again].sum() * REPETITIVE > words.size:
             pieces = [
-                _grouped(*(column[a:b] for column in (words, rest, counts, weights)))
+                _group(*(column[a:b] for column in (words, rest, counts, weights)))
                 for a, b in zip(starts[:-1][again], starts[1:][again], strict=True)
             ]
             ends = np.cumsum([0, *(piece[0].size for piece in pieces)])
             self._store(codes[again], ends, *map(np.concatenate, zip(*pieces, strict=True)))
             bounds = np.flatnonzero(np.diff(again, prepend=True, append=True))  # of the stretches of other pieces
             others = starts[bounds].reshape(-1, 2).tolist()
-            words, rest, counts, weights = (_joined(c, others) if len(c) else c for c in (words, rest, counts, weights))
+            words, rest, counts, weights = (_join(c, others) if len(c) else c for c in (words, rest, counts, weights))
             codes, starts = codes[~again], np.concatenate(([0], np.cumsum(sizes[~again])))
         if codes.size:
             self._store(codes, starts, words, rest, counts, weights)
@@ -365,7 +365,7 @@ class SegmentBuilders(Generic[K]):
         return {key: made.finish() for key, made in self._made.items()}
 
 
-def _counted(codes: Array, table: Array) -> Array:
+def _count_codes(codes: Array, table: Array) -> Array:
     """The distinct codes, ascending; their rows are counted in `table`, which is all zeros before.
 
     Few rows are counted without scanning the table.
@@ -373,7 +373,7 @@ def _counted(codes: Array, table: Array) -> Array:
     Examples
     --------
     >>> table = np.zeros(8, np.int64)
-    >>> _counted(np.array([5, 2, 5], np.uint32), table), table
+    >>> _count_codes(np.array([5, 2, 5], np.uint32), table), table
     (array([2, 5], dtype=uint32), array([0, 0, 1, 0, 0, 2, 0, 0]))
     """
     if codes.size < table.size:
@@ -383,18 +383,18 @@ def _counted(codes: Array, table: Array) -> Array:
     return np.flatnonzero(table).astype(np.uint32)
 
 
-def _joined(column: Array, stretches: list[list[int]]) -> Array:
+def _join(column: Array, stretches: list[list[int]]) -> Array:
     """The rows of some stretches, each of which is its first row and the one after its last.
 
     Examples
     --------
-    >>> _joined(np.arange(9), [[0, 2], [5, 8]])
+    >>> _join(np.arange(9), [[0, 2], [5, 8]])
     array([0, 1, 5, 6, 7])
     """
     return np.concatenate([column[:0], *(column[a:b] for a, b in stretches)])
 
 
-def _grouped(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
+def _group(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
     """Group a repetitive piece by key: 16-bit words, whose keys have no others, in a table.
 
     Others are grouped chunk by chunk, which takes little memory, then the results together.

@@ -158,9 +158,9 @@ class KeyedCounts(Bucketed):
             return
         for i, j in self._gatherings(sizes, most):
             if self.layout.bits == 64 and j - i == 1 and sizes[i] > (WEIGHED if weighted else most):
-                yield from self._refined(start + i, budget, most)
+                yield from self._refine(start + i, budget, most)
             else:
-                yield from self._gathered(start + i, start + j)
+                yield from self._gather(start + i, start + j)
 
     def _sizes(self, start: int, stop: int) -> Array:
         """What `_cuts` divides some buckets by: the items of each, or its rows if they have weights."""
@@ -205,11 +205,11 @@ class KeyedCounts(Bucketed):
             return ((j, j + 1) for j in np.flatnonzero(sizes).tolist())
         return stretches(sizes, CHUNK, _DENSE if self.layout.bits == 16 else CHUNK)
 
-    def _gathered(self, start: int, stop: int) -> Iterator[Counts | LabelledWords]:
+    def _gather(self, start: int, stop: int) -> Iterator[Counts | LabelledWords]:
         """As `rows_in`, for an interval that fits into memory."""
         middle = self.layout.buckets // 2
         if self.layout.weighted or self.layout.words > 1 or not (self.layout.halved and self.layout.bits == 64):
-            yield from self._grouped(start, list(self._cuts(self._sizes(start, stop))))
+            yield from self._group(start, list(self._cuts(self._sizes(start, stop))))
             return
         for a, b in ((start, min(stop, middle)), (max(start, middle), stop)):
             if a >= b:
@@ -219,7 +219,7 @@ class KeyedCounts(Bucketed):
             for counted, run in groupby(zip(alike, parts, strict=True), lambda each: each[0]):
                 some = [part for _, part in run]
                 if counted:
-                    yield from self._grouped(a, some)
+                    yield from self._group(a, some)
                 else:
                     yield self._labelled(a, some)
 
@@ -249,7 +249,7 @@ class KeyedCounts(Bucketed):
         buckets = start + np.array([first for first, _ in parts], np.int64)
         return LabelledWords(words, bounds, buckets, (a >= self.layout.buckets // 2) << 63)
 
-    def _grouped(self, start: int, parts: list[Interval]) -> Iterator[Counts]:
+    def _group(self, start: int, parts: list[Interval]) -> Iterator[Counts]:
         """Distinct keys of consecutive parts of an interval, given as buckets from its start."""
         if parts:
             first, last = parts[0][0], parts[-1][1]
@@ -290,7 +290,7 @@ class KeyedCounts(Bucketed):
         words = part[1][:, column - 1] if column else part[0]
         return words >> np.uint64(self.layout.partial) if self.layout.partial else words
 
-    def _refined(self, bucket: int, budget: Budget, most: int) -> Iterator[Counts]:
+    def _refine(self, bucket: int, budget: Budget, most: int) -> Iterator[Counts]:
         """Partition one bucket again and group the parts, of about `most` items each.
 
         The bucket is partitioned by the leading bits in which its keys differ, in the first word that differs. If no
@@ -301,7 +301,7 @@ class KeyedCounts(Bucketed):
             if low < high:
                 break
         else:
-            yield group_items(*(self._compacted(bucket, label) for label in (0, 1)), bucket=bucket)
+            yield group_items(*(self._compact(bucket, label) for label in (0, 1)), bucket=bucket)
             return
         shift = np.uint64(max((high - low).bit_length() - 11, 0))
         layout = replace(self.layout, buckets=1 << 11, halved=False)
@@ -316,7 +316,7 @@ class KeyedCounts(Bucketed):
         for interval in finer.intervals():
             yield from (replace(part, bucket=bucket) for part in finer.grouped(interval, budget))
 
-    def _compacted(self, bucket: int, label: int) -> Columns:
+    def _compact(self, bucket: int, label: int) -> Columns:
         """The few distinct keys of very many items, which are grouped a bounded number at a time."""
         none = np.empty(0, self.layout.dtype), np.empty((0, self.layout.words - 1), np.uint64), NO_COUNTS, NO_WEIGHTS
         parts = [none, *(compact(*piece) for piece in self.pieces(bucket, label))]

@@ -196,7 +196,7 @@ def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:
 
 def group_items(neg: Columns, pos: Columns, *, bucket: int = 0) -> Counts:
     """Distinct keys of the items of both labels; all in one bucket if keys are distinct only within a bucket."""
-    return _grouped(neg, pos, bucket)[0]
+    return _group(neg, pos, bucket)[0]
 
 
 def compact(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
@@ -211,14 +211,14 @@ def compact(words: Array, rest: Array, counts: Array, weights: Array) -> Columns
     >>> words.tolist(), counts.tolist(), [weight.hex() for weight in weights.tolist()]
     ([7, 7], [2, 0], ['0x1.0000000000000p+0', '0x1.0000000000000p-60'])
     """
-    found, errors = _grouped((words, rest, counts, weights), (words[:0], rest[:0], NO_COUNTS, NO_WEIGHTS), 0)
+    found, errors = _group((words, rest, counts, weights), (words[:0], rest[:0], NO_COUNTS, NO_WEIGHTS), 0)
     lost = np.flatnonzero(errors)
     sums = NO_WEIGHTS if found.neg_weight is None else np.append(found.neg_weight, errors[lost])
     at = np.append(np.arange(found.keys.size), lost)
     return found.keys.astype(words.dtype)[at], found.rest[at], np.append(found.neg, np.zeros_like(lost)), sums
 
 
-def _grouped(neg: Columns, pos: Columns, bucket: int) -> tuple[Counts, Array]:
+def _group(neg: Columns, pos: Columns, bucket: int) -> tuple[Counts, Array]:
     """`group_items`, and the rounding errors of the weights of negatives."""
     middle, size, width = neg[0].size, neg[0].size + pos[0].size, 2 + neg[1].shape[1]
     counts, weights = (np.concatenate((neg[column], pos[column])) for column in (2, 3))

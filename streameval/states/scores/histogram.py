@@ -135,7 +135,7 @@ class _HistogramBuilder:
 
     def update(self, batch: Batch) -> None:
         if self._rows + batch.label.size > _PACKED_ROWS:  # before nulls are counted, which are refused below
-            self._full.append(self._counted())
+            self._full.append(self._count())
             self._clear()
         values, rows, missing = present(batch, self.spec.column, self.spec.type, nan=False)
         values = read_only(quotients(values, int(self.spec.type[1:])) if self.spec.type[0] == "d" else values)
@@ -151,7 +151,7 @@ class _HistogramBuilder:
             add_sides(weight[nans], label[nans], self._nan_weights)
         refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
 
-    def _counted(self) -> ScoreHistogram:
+    def _count(self) -> ScoreHistogram:
         """The state of the rows in the tables."""
         full = np.flatnonzero(self._packed != 0)  # takes half the time of searching numbers
         table = unpacked(self._packed, self._only, full)
@@ -160,7 +160,7 @@ class _HistogramBuilder:
         return ScoreHistogram(self.spec, full, table, *two_sums(sums, errors), self._nan_rows, *missing)
 
     def state(self) -> ScoreHistogram:
-        last = self._counted()
+        last = self._count()
         for table in (self._packed, self._only, self._sums, self._errors):
             self._budget.give_back(table)
         return reduce(ScoreHistogram.merge, [*self._full, last])

@@ -96,7 +96,7 @@ def _ends(part: ScorePart, probabilities: Probabilities) -> dict[str, tuple[floa
     return {"distance": (sure, float(max(-least, most))), "reach": (reach, float(most - least)), "bias": bias}
 
 
-def _bounded(name: str, value: float, partials: Sequence[_Sums], which: str, least: float = 0.0) -> Scalar:
+def _bound(name: str, value: float, partials: Sequence[_Sums], which: str, least: float = 0.0) -> Scalar:
     """A value with its bounds; certain without any."""
     bounds = next((part.ends for part in partials if part.ends), None)
     if bounds is None:
@@ -145,7 +145,7 @@ class CumulativeError(Metric[Scalar, "ScorePart", "_Sums | None", "State"]):
             above += part.last
         # above is now C_last, so C lies between above − most and above − least
         value = mean(most - least if self.reach else max(above - least, most - above), size)
-        return _bounded(self.name, min(1.0, value), sums, "reach" if self.reach else "distance")
+        return _bound(self.name, min(1.0, value), sums, "reach" if self.reach else "distance")
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class MeanBias(Metric[Scalar, "ScorePart", "_Sums | None", "State"]):
         if isinstance(sums := present(partials, state), str):
             return Scalar.undefined(self.name, sums)
         value = mean(total([-part.last for part in sums]), state.totals().n + state.totals().p)
-        return _bounded(self.name, value, sums, "bias", least=-1.0)
+        return _bound(self.name, value, sums, "bias", least=-1.0)
 
 
 _FINE = 96  # bits of a block's Brier score in fixed point
@@ -211,8 +211,8 @@ class CorpFit(Metric["Fit | None", "ScorePart", "Fit | None", "State"]):
         probabilities = Probabilities.of(part)
         if probabilities is None:
             return None
-        n, p, low, high = _pooled(part.n, part.p, probabilities.low, probabilities.high)
-        finest = _pooled(*_split(part))[:2] if not part.certain else None
+        n, p, low, high = _pool(part.n, part.p, probabilities.low, probabilities.high)
+        finest = _pool(*_split(part))[:2] if not part.certain else None
         return Fit(part.before.rows, n, p, low, high, BrierScore().partial(part), finest)
 
     def combine(self, partials: Sequence[Fit | None], state: State) -> Fit | None:
@@ -220,7 +220,7 @@ class CorpFit(Metric["Fit | None", "ScorePart", "Fit | None", "State"]):
         return None if not (partials and all(partials)) else _fit(partials)
 
 
-def _pooled(n: Array, p: Array, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
+def _pool(n: Array, p: Array, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
     """The blocks of the groups that have rows, and the lowest and the highest score of each."""
     some = n + p > 0
     if not some.all():
@@ -245,7 +245,7 @@ def join_fits(parts: Sequence[Fit]) -> Fit:
         return parts[0]
     n, p, low, high = (np.concatenate(side) for side in zip(*(part[1:5] for part in parts), strict=True))
     brier = tuple(total(side) for side in zip(*(part.brier for part in parts), strict=True))
-    return Fit(parts[0].before, *_pooled(n, p, low, high), brier)
+    return Fit(parts[0].before, *_pool(n, p, low, high), brier)
 
 
 def _fit(partials: Sequence[Fit | None]) -> Fit:

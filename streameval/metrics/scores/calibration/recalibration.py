@@ -137,7 +137,7 @@ class LogitTable(Basis["ScorePart", "Bins | str | None"]):
         return reason if reason or not integers(part.n) else bins_of(part)
 
 
-def _refused(partials: Sequence[object], state: State) -> str | None:
+def _refusal(partials: Sequence[object], state: State) -> str | None:
     """Why there is no fit."""
     if reason := missing([part for part in partials if part is not None], state):
         return reason
@@ -155,19 +155,19 @@ def _newton(sums: Sequence[float], *, joint: bool) -> tuple[float, float] | None
     return ((bb * of_a - ab * of_b) / det, (aa * of_b - ab * of_a) / det) if joint else (of_a / aa, 0.0)
 
 
-def _started(table: BinnedLogits, *, joint: bool) -> LogisticFit:
+def _start(table: BinnedLogits, *, joint: bool) -> LogisticFit:
     """The fit to the table, which needs further steps on the groups unless the table is exact.
 
     If it does not converge, the fit starts on the groups.
     """
-    fit = _fitted(table, joint=joint) or _fitted(table, joint=joint, damped=True)
+    fit = _fit(table, joint=joint) or _fit(table, joint=joint, damped=True)
     if fit is None:
         return LogisticFit(joint)
     done = table.exact and abs(fit[1]) <= GENTLE
     return LogisticFit(joint, *fit, step=-1 if done else 0, near=True)
 
 
-def _fitted(table: BinnedLogits, *, joint: bool, damped: bool = False) -> tuple[float, float] | None:
+def _fit(table: BinnedLogits, *, joint: bool, damped: bool = False) -> tuple[float, float] | None:
     """Intercept and slope of the fit to the table; None if Newton's method does not converge or the slope is too steep.
 
     If the scores are far too extreme, the first step is far too long. With `damped`, a step is halved until the
@@ -245,14 +245,14 @@ class LogisticFit(Basis["ScorePart", "str | Sums"]):
             return _FLAT
         sums, totals = [math.fsum(x for row, _ in partials for x in row[i]) for i in range(6)], state.totals()
         if self.ends:
-            return self._halved(*((self.intercept, self.ends[1]) if sums[1] > 0 else (self.ends[0], self.intercept)))
+            return self._bisect(*((self.intercept, self.ends[1]) if sums[1] > 0 else (self.ends[0], self.intercept)))
         step = self._last(sums[1:]) if self.near else self._next(sums, 1e-14 * float(totals.n + totals.p))
         if step != _SEPARATED or self.joint:
             return step
         centre = math.log(totals.p) - math.log(totals.n)
-        return self._halved(centre - max(high for _, high in spans), centre - min(low for low, _ in spans))
+        return self._bisect(centre - max(high for _, high in spans), centre - min(low for low, _ in spans))
 
-    def _halved(self, low: float, high: float) -> LogisticFit:
+    def _bisect(self, low: float, high: float) -> LogisticFit:
         """The middle of a range that holds the shift, until it is as narrow as rounding allows."""
         middle = low + (high - low) / 2
         done = not low < middle < high or high - low <= _SHIFT_NEAR
@@ -264,9 +264,9 @@ class LogisticFit(Basis["ScorePart", "str | Sums"]):
         still = step is not None and max(map(abs, step)) <= _NEAR
         if step is None or abs(self.slope + step[1]) >= _STEEP or (not still and self.step == _NEAR_STEPS):
             return LogisticFit(self.joint)
-        return self._moved(step, still=still)
+        return self._move(step, still=still)
 
-    def _moved(self, step: tuple[float, float], *, still: bool = False, **more: Any) -> LogisticFit:
+    def _move(self, step: tuple[float, float], *, still: bool = False, **more: Any) -> LogisticFit:
         a, b = self.intercept + step[0], self.slope + step[1]
         return replace(self, intercept=a, slope=b, step=-1 if still else self.step + 1, **more)
 
@@ -276,12 +276,12 @@ class LogisticFit(Basis["ScorePart", "str | Sums"]):
             return _SEPARATED
         if sums[0] < self.likelihood - slack:
             a, b = self.by[0] / 2, self.by[1] / 2
-            return self._moved((-a, -b), by=(a, b))
+            return self._move((-a, -b), by=(a, b))
         step = _newton(sums[1:], joint=self.joint)
         if step is None:
             return _SEPARATED
         still = abs(step[0]) <= _STILL * (1 + abs(self.intercept)) and abs(step[1]) <= _STILL * (1 + abs(self.slope))
-        return self._moved(step, still=still, by=step, likelihood=sums[0])
+        return self._move(step, still=still, by=step, likelihood=sums[0])
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ class Recalibration(Metric["Scalar | Recalibration", "ScorePart", "Partial", "St
         if not self.joint and partials and isinstance(partials[0], tuple) and isinstance(partials[0][0], float):
             ends = cast("Ends", partials[0])  # three shifts, from open bins
             return spread(self.name, ends, -math.inf, math.inf, SLACK * (1.0 + max(map(abs, ends))))
-        step: LogisticFit | str | None = _refused(partials, state)
+        step: LogisticFit | str | None = _refusal(partials, state)
         if step is None and self.fit:
             step = self.fit.next_step(cast("Sequence[Sums]", partials), state)
         elif step is None:
@@ -339,4 +339,4 @@ class Recalibration(Metric["Scalar | Recalibration", "ScorePart", "Partial", "St
         spans = [ends for _, _, ends in partials if ends]
         if self.joint and spans and min(low for low, _ in spans) == max(high for _, high in spans):
             return _FLAT
-        return partials.once(("fit", self.joint), [table], lambda: _started(table, joint=self.joint))
+        return partials.once(("fit", self.joint), [table], lambda: _start(table, joint=self.joint))

@@ -195,9 +195,11 @@ class ReliabilityBins(Metric["dict[int, Cell]", "ScorePart", "dict[int, Cell] | 
         below = part.total.rows - running(part.rows, part.before.rows) if self.equal_count else np.empty(0)
         filled = _spans(self._of_rows(below, part.total.rows)) if self.equal_count else self._stretches(found.middle)
         exact = {i: _cell(part, found, g) for i, g in filled}
-        return exact if part.exact else self._bounded(part, found, below, exact)
+        return exact if part.exact else self._bound_cells(part, found, below, exact)
 
-    def _bounded(self, part: ScorePart, found: Probabilities, below: Array, exact: dict[int, Cell]) -> dict[int, Cell]:
+    def _bound_cells(
+        self, part: ScorePart, found: Probabilities, below: Array, exact: dict[int, Cell]
+    ) -> dict[int, Cell]:
         """The cells with the bounds that a histogram gives."""
         if self.equal_count:
             first = self._of_rows(below, part.total.rows)
@@ -246,12 +248,12 @@ def cells(partials: Sequence[dict[int, Cell]]) -> dict[int, Cell]:
         for part in partials:
             for i, cell in part.items():
                 gathered[i].append(cell)
-        return {i: _united(several) for i, several in sorted(gathered.items())}
+        return {i: _add_cells(several) for i, several in sorted(gathered.items())}
 
     return Partials.of(partials).once("cells", partials, add)
 
 
-def _united(several: Sequence[Cell]) -> Cell:
+def _add_cells(several: Sequence[Cell]) -> Cell:
     """The sum of the cells of one bin in several parts, which are exact: a histogram has one part."""
     if len(several) == 1:
         return several[0]

@@ -295,14 +295,14 @@ class LogLoss(Metric[Scalar, "ScorePart", "Ends | _Binned | None", "State"]):
         if probabilities is None:
             return None
         if part.exact and integers(part.n) and MANY <= part.total.rows < ROWS:
-            return self._binned(part, probabilities.middle)
+            return self._bin_logits(part, probabilities.middle)
         value = self._loss(part, slice(None), probabilities.middle, probabilities.middle)
         if part.exact:
             return value, value, value
         low, high = probabilities.low, probabilities.high
         return self._loss(part, slice(None), high, low), value, self._loss(part, slice(None), low, high)
 
-    def _binned(self, part: ScorePart, scores: Array) -> _Binned:
+    def _bin_logits(self, part: ScorePart, scores: Array) -> _Binned:
         """The bins of scores that have a logit and are not clipped, and the sum over all other scores."""
         clip = self.clip or 0.0
         if not scores.size or (max(clip, LEAST) <= scores[-1] and scores[0] <= min(1.0 - clip, _MOST)):
