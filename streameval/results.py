@@ -235,7 +235,7 @@ class Scalar:
     mean_over : the column of groups, if the value is a mean over groups
     groups, groups_left_out, rows_left_out : groups with a value, groups without one, and the rows of the latter
     cut_share : for a cluster metric of a slice, the share of its rows in clusters that also have rows of other slices
-    basis : ``labelled rows`` if the value is of these alone, as labels arrive late; it is no estimate for all rows
+    basis : ``labelled rows`` if the value is of these alone, as labels arrive late; it does not estimate all rows
     labelled_share : the share of labelled rows among all rows, for such a value; slices have the basis alone
     label_class : of several classes, the one against the rest, or ``macro``, ``weighted`` or ``micro`` for an average
     design, labelled, strata : of an estimate from a sample of labels, how these were drawn, their number, and the

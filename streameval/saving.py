@@ -121,7 +121,7 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 def ending(path: str | os.PathLike[str], formats: Sequence[str], option: str = "out") -> str:
-    """What a file name ends in, without the dot; `option` is the one that named the file.
+    """The extension of a file name, without the dot; `option` is the one that named the file.
 
     Raises
     ------
@@ -292,7 +292,7 @@ def csv_cell(value: T) -> T | str:
 
 
 def _tabular(table: pa.Table, kind: str) -> bytes:
-    """A table as Parquet, or as CSV: texts in quotes, so that an empty one is no null, and none is a formula."""
+    """A table as Parquet, or as CSV: texts in quotes, so that an empty one is not null, and none a formula."""
     import pyarrow as pa
     import pyarrow.csv as csv
     import pyarrow.parquet as pq

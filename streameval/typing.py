@@ -18,7 +18,7 @@ def view_numbers(array: pa.Array) -> Array:
     Raises
     ------
     ValueError
-        If the array has nulls, which are no numbers.
+        If the array has nulls.
 
     Examples
     --------

@@ -71,7 +71,7 @@ def canonical(name: str) -> str:
 
 
 def unknown_column(column: str, names: Sequence[str], have: str) -> str:
-    """What to say of a column that is not there: the nearest name, and all names.
+    """The message for a missing column: the nearest name, and all names.
 
     Examples
     --------

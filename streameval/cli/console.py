@@ -12,7 +12,7 @@ Heavy modules are imported inside the functions that use them, which keeps ``--h
 ``130`` interrupted by Ctrl-C
 ======= ==================================================================
 
-A stdout that is closed from the start is no fault: nobody wants the results. What cannot be written to stderr is
+A stdout that is closed from the start is not an error: nobody wants the results. What cannot be written to stderr is
 dropped and changes no status (`streameval.streams`).
 """
 

@@ -475,7 +475,7 @@ _MOST_FACTS = 10
 
 
 def _diagnosis_parts(store: Store, one: Diagnosis, most: int | None) -> list[RenderableType]:
-    """A heading, the failed rules, the table of at most so many facts, notes on files, rising costs, and the remedy."""
+    """A heading, the failed rules, the table of at most `most` facts, notes on files, rising costs, and the remedy."""
     from streameval.rules import LIVE, Rule
 
     fails = f" fails {', '.join(one.fails)}" if one.fails else ""

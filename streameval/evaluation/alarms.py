@@ -50,7 +50,7 @@ LEAST_PAST = 7  # least number of nights behind the floor
 LEAST_UNITS = 5
 TOO_FEW = "too few nights"
 LEAST_PLAIN_UNITS = 200  # of metrics that have no scale on which their intervals are symmetric
-MEDIAN = {3: 0.449, 4: 0.298, 5: 0.287, 6: 0.215, 7: 0.2104}  # variance of the median of so many normal values
+MEDIAN = {3: 0.449, 4: 0.298, 5: 0.287, 6: 0.215, 7: 0.2104}  # variance of the median of that many normal values
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Series:
 
     @classmethod
     def of(cls, days: Array, values: Array, replicates: Array, rows: Array) -> Series:
-        """Of nights whose replicates are all at hand."""
+        """The statistics of nights that all have replicates."""
         return cls(days, values, *variance(replicates), units_of_blocks(rows), replicates, rows)
 
     def floors(self, first: int = 0) -> Array:
@@ -185,7 +185,7 @@ class End(NamedTuple):
 
 
 def level_of(alpha: float, tests: int) -> float:
-    """The level of one interval, in one of three windows, of so many tests a night.
+    """The level of one interval, in one of three windows, for a number of tests a night.
 
     Examples
     --------

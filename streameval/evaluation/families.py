@@ -539,7 +539,7 @@ class Scores(_OfScores):
 
 @dataclass(frozen=True)
 class Units(Clusters):
-    """Units of which some are labelled; their sizes alone are read."""
+    """Units, only some of which are labelled; only their sizes are read."""
 
     name = "units"
 
@@ -561,7 +561,7 @@ class LabelledScores(_OfScores):
     sizes: ClusterSpec | None
 
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
-        """None: `Scores` makes them."""
+        """Nothing: `Scores` makes these requests."""
         return iter(())
 
     def source(self, engine: Engine, request: MetricRequest, states: Mapping[StoredSpec, State]) -> State:

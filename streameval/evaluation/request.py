@@ -245,7 +245,7 @@ class Request:
             raise MissingColumnError(f"{error}; {remedy}", error.column, error.similar) from None
 
     def _remedy(self, error: MissingColumnError) -> str:
-        """What to do about a missing column; empty if the message of its error is sufficient."""
+        """The remedy for a missing column; empty if the message of its error is sufficient."""
         if error.column == self.options["label"] == self.label.column == "label":
             classes = ", or ask for metrics='classes' (--metric classes), which needs none"
             return f"name the column of labels (--label){classes if self.classes and not self.scores else ''}"

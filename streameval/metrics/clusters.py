@@ -160,7 +160,7 @@ def _scalar(name: str, table: SizeTable, area: Callable[[SizeTable], float]) -> 
 
 @dataclass(frozen=True, eq=False)
 class LiftLoss:
-    """What the clusters of each size take away from the area under the lift curve.
+    """How much the clusters of each size reduce the area under the lift curve.
 
     Attributes
     ----------

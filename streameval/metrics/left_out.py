@@ -68,7 +68,7 @@ class SweepClusters(ShardMetric["SizeChanges", "SizeChanges", "ClusterCounts | B
         return changes
 
     def combine(self, partials: Sequence[SizeChanges], state: ClusterCounts | BlockedClusters) -> SizeChanges:
-        """Those of all shards."""
+        """The tables of all shards."""
         return SizeChanges.union(partials)
 
 

@@ -40,7 +40,7 @@ class Sliced(Metric["dict[bytes, Scalar]", "SweepPart", "Partial", "GroupSweep |
         return str(self.inner.name)
 
     def basis(self, part: SweepPart) -> Sliced:
-        """What metrics with equal partials share; the scores of a group are looked at only where the metric asks."""
+        """The basis shared by metrics with equal partials; the scores of a group are read only if the metric asks."""
         if type(self.inner).basis is Metric.basis:
             return self
         one: Any = part.one(part.present[0])

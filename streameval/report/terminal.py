@@ -55,7 +55,7 @@ class Found(Read, Protocol):
 
     @property
     def labels(self) -> Mapping[str, int]:
-        """What became of labels from another table; empty without one."""
+        """The fate of the labels from another table; empty without one."""
 
     @property
     def results(self) -> tuple[Scalar, ...]:

@@ -255,7 +255,7 @@ def labelled_said(results: Iterable[Scalar]) -> list[str]:
 
 
 def _drawn_said(one: Scalar) -> tuple[str, int]:
-    """What was drawn and how, and the number of all rows."""
+    """The sample and its design, and the number of all rows."""
     if not one.metric.startswith(_OF_CLASSES):
         return f"{one.labelled or 0:,} labels ({one.design}): what labels", one.rows
     what = f"{one.units or 0:,} {'clusters' if one.unit == one.of else 'classes'}"

@@ -88,7 +88,7 @@ def is_integer_key(field: pa.Field) -> bool:
 def orders_as_text(field: pa.Field, text: str) -> bool:
     """Whether `text` compares with a key's texts as it does with the integers or dates that these spell.
 
-    Among integers, a text that is no integer does. Among dates, a year or a month does, or a date and more.
+    Among integers, a text that is not an integer does. Among dates, a year or a month does, or a date and more.
 
     Examples
     --------

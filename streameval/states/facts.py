@@ -45,7 +45,7 @@ _MOST_WEIGHT = 1e299  # of 2^62 rows: each weighs at most 1e280
 
 
 def check_spec(spec: Any) -> None:
-    """Raise `ValueError` if a field of a spec from a header has another type, is no known word, or is far too large.
+    """Raise `ValueError` if a field of a spec from a header has another type, an unknown word, or is far too large.
 
     Examples
     --------

@@ -89,7 +89,7 @@ class LabelSpec:
 
     @property
     def traits(self) -> Traits:
-        """Those of most states."""
+        """The defaults."""
         return Traits()
 
     @property

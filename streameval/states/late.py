@@ -212,12 +212,12 @@ class MatchSpec:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """None: the ids are those of `LateLabels`."""
+        """No columns: the ids are those of `LateLabels`."""
         return ()
 
     @property
     def traits(self) -> Traits:
-        """Those of most states."""
+        """The defaults."""
         return Traits()
 
     @property

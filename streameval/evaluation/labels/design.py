@@ -123,7 +123,7 @@ class LabelDesign:
 
 
 def sampled_classes(options: Mapping[str, Any]) -> tuple[str, bool] | None:
-    """How classes or clusters were drawn, and whether these are clusters; None if classes are known of all rows.
+    """How classes or clusters were drawn, and whether clusters were; None if every row has a known class.
 
     Raises
     ------

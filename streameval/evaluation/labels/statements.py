@@ -107,7 +107,7 @@ class LateSource:
 
     @classmethod
     def columns_of(cls, options: Mapping[str, Any], others: Collection[str] = ()) -> LateSource:
-        """As `of`, if there is a table, or there will be."""
+        """As `of`, for a call with a table of labels or a store that will get one."""
         if not options["on"]:
             raise OptionError("labels are matched by ids: name their column, such as on='message_id' (--on)", "on")
         if options["labels_as_of"] is not None and options["label_time"] is None:
@@ -447,7 +447,7 @@ def resolve(ids: Sequence[Array], times: Sequence[Array], codes: Array, arrivals
 def _resolve_shared(
     ids: Sequence[Array], times: Sequence[Array], codes: Array, order: Array
 ) -> tuple[Array, Array, Array]:
-    """Of statements in order: whether each is the last of its id, whether that id is in conflict, and its fate."""
+    """For ordered statements: whether each is the last of its id, whether that id is in conflict, and its outcome."""
     if not order.size:
         return order, order, order
     new_id = _changes(ids, order)

@@ -113,7 +113,7 @@ class Measure(Generic[P, T]):
 
     @property
     def meanings(self) -> tuple[str, ...]:
-        """What each of several values means: the lines of the docstring's section on what it returns."""
+        """The meaning of each of several values: the lines of the docstring's section *Returns*."""
         _, _, after = (inspect.getdoc(self.function) or "").partition("Returns\n-------\n")
         lines = after.partition("\n\n")[0].splitlines() if self.elements else []
         return tuple(line.partition(" : ")[2] for line in lines)

@@ -151,7 +151,7 @@ def bins_of(words: Array) -> Array:
 
 
 class Spread(NamedTuple):
-    """How many groups have which value.
+    """The number of groups with each value.
 
     Attributes
     ----------
@@ -267,7 +267,7 @@ _SHARD = 1 << 20  # rows of a shard
 
 
 class _Sums(NamedTuple):
-    """What a part adds to a mean.
+    """The contribution of a part to a mean.
 
     Attributes
     ----------
@@ -282,7 +282,7 @@ class _Sums(NamedTuple):
 
     @classmethod
     def joined(cls, sums: Sequence[_Sums]) -> _Sums:
-        """What several parts add."""
+        """The contributions of several parts."""
         numbers = tuple(sum(each.numbers[i] for each in sums) for i in range(5))
         spread = Spread.joined([each.spread for each in sums])
         return cls(numbers, spread, tuple(fragment for each in sums for fragment in each.fragments))
@@ -335,7 +335,7 @@ class GroupMean(Metric["Scalar | GroupDeciles", "GroupPart", "_Sums", "State"]):
         return _Sums(numbers, Spread.of(words), found.fragments)
 
     def joined(self, partials: list[_Sums], state: State) -> list[_Sums]:
-        """What several parts add, in bounded memory."""
+        """The contributions of several parts, in bounded memory."""
         whole = _Sums.joined(partials)
         shards = state.totals().rows / _SHARD
         return [whole._replace(spread=whole.spread.bounded(max(_LEAST, int(_MOST / max(shards, 1)))))]
@@ -351,7 +351,7 @@ class GroupMean(Metric["Scalar | GroupDeciles", "GroupPart", "_Sums", "State"]):
         return GroupDeciles.of(self.inner, value, spread)
 
     def _alone(self, whole: Fragment) -> _Sums:
-        """What a group that was cut adds."""
+        """The contribution of a group that was cut."""
         word, rows = value_of(self.inner, whole), whole.neg + whole.pos
         if word is None:
             return _Sums((0, 0, 0, 1, rows), Spread.of(np.zeros(0, np.int64)))

@@ -126,7 +126,7 @@ class ByClass:
         return Summary().merge(*(self.summarize_read(some, budget, watcher, giant=giant) for some in cuts))
 
     def summarize_read(self, interval: Interval, budget: Budget, watcher: Watcher | None, *, giant: bool) -> Summary:
-        """As `summarize`, of classes whose cells are read twice, first for the sizes of classes."""
+        """As `summarize`, for classes whose cells are read twice, first for the sizes of classes."""
         others = _kept(lambda: pieces(self.others, 0, interval, budget), giant=giant)
         margins, singles = self._margins(pieces(self.rows, 0, interval, budget), others())
 

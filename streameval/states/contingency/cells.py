@@ -65,7 +65,7 @@ class Watcher(Protocol):
 
 
 class Keys(NamedTuple):
-    """How many words of a (cluster, class) key belong to the cluster, and how many to the class."""
+    """The numbers of words of a (cluster, class) key that belong to the cluster and to the class."""
 
     cluster: int
     class_: int

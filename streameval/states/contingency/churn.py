@@ -2,7 +2,7 @@
 
 A row has the id of its old and of its new cluster. With n_ij the common rows of old cluster i and new cluster j, a_i
 and b_j the sums over cells, i's successor s(i) is the j with the largest n_ij, j's predecessor r(j) the i; the smallest
-id wins ties (of ids that are no integers: the smallest hash). A pair with s(i) = j and r(j) = i is *continued*. Any
+id wins ties (for ids other than integers, the smallest hash). A pair with s(i) = j and r(j) = i is *continued*. Any
 other old cluster is *absorbed* if n_is(i) > a_i/2, else *dispersed*; any other new one is *split off* if n_r(j)j >
 b_j/2, else *formed*. MONIC (Spiliopoulou et al. 2006) also calls more than half a match.
 
@@ -85,7 +85,7 @@ class Form:
 
     @property
     def keys(self) -> Keys:
-        """How many words the ids of the new and of the old clusters have."""
+        """The numbers of words in ids of the new and of the old clusters."""
         return self.spec.keys
 
     @property

@@ -79,7 +79,7 @@ class Lines(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """What a visit to an interval of a round finds.
+    """The result of a visit to an interval of a round.
 
     Attributes
     ----------

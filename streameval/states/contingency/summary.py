@@ -58,7 +58,7 @@ _ONCE = np.empty(0, dtype=np.int64)  # every cell counts once
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """How often each size occurs.
+    """The frequency of each size.
 
     Parameters
     ----------

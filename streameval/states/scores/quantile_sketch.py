@@ -158,7 +158,7 @@ class ClassQuantileSpec(QuantileSpec):
 
     @property
     def traits(self) -> Traits:
-        """As all rows, but with labels."""
+        """As for all rows, but only for labelled ones."""
         return super().traits._replace(unlabelled=False)
 
 

@@ -247,7 +247,7 @@ def _warn_of_cut(name: str) -> None:
 def _delete_damaged_checkpoints(location: Location) -> bool:
     """Delete the checkpoints that are damaged and whose commits are all there; returns whether anything was deleted.
 
-    So is the file that names the last one, unless there is that one. What only cannot be read now is no damage.
+    So is the file that names the last one, unless that one exists. A file that cannot be read just now is not damaged.
     """
     log, names, numbers = location.child(LOG), log_names(location), {*commit_numbers(location)}
     damaged = list[str]()

@@ -132,7 +132,7 @@ _ELSE = "leave it out, or create another store"
 
 
 def _otherwise(name: str, own: object) -> str:
-    """What to do about an option that contradicts the store's."""
+    """The remedy for an option that contradicts the store's."""
     if name in ("classes", "unit") and own is None:
         return f"leave it out, or add it to the store (add --{name})"
     return _OTHERWISE.get(name, _ELSE)

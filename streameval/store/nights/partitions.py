@@ -303,7 +303,7 @@ def date_of(text: str) -> tuple[int, ...]:
 
 
 def date_problem(name: str) -> str:
-    """What is wrong with the name of a partition without a `date_of`, for messages.
+    """Why the name of a partition has no `date_of`, for messages.
 
     Examples
     --------

@@ -65,7 +65,7 @@ class Replicates:
 
     @classmethod
     def of(cls, results: Sequence[Estimated]) -> Replicates:
-        """Those of some results, which differ in their slices."""
+        """The replicates of some results, which differ in their slices."""
         estimates = [one.own for one in results]
         blocks = max((one.replicates.size for one in estimates), default=1) or 1
         around, rows = np.full((len(estimates), blocks), math.nan), np.zeros((len(estimates), blocks))

@@ -263,7 +263,7 @@ class MetricSeries:
         return columns[0]
 
     def _with_metric(self, metric: str, of: Sequence[str] = (), level: float | None = None) -> list[Column]:
-        """Those of the given columns, or of all, that have a metric.
+        """The given columns, or all, that have a metric.
 
         Raises
         ------

@@ -102,7 +102,7 @@ class RuleNights:
         )
 
     def resumes(self, at: int, there: int) -> str:
-        """When the night at a place, with so many nights behind it, is followed by one with enough, in words."""
+        """When judging resumes after the night at a place, with `there` counted nights before it; empty if it does."""
         missing = ENOUGH - there
         if missing <= 0:
             return ""
