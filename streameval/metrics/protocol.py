@@ -227,7 +227,7 @@ class Entry:
     units : which units determine its sampling error, kinds of `streameval.metrics.units.Sizes.counts`
     rowwise : metric of its standard error where each row is a unit, without replicates
     needs : what it reads of the parts of exact scores: ``ranks`` for a `streameval.states.scores.parts.RankedPart`,
-        ``areas`` for one that does so in replicates without weights, ``groups`` for all else
+        ``groups`` for all else
     options : fields of the metric that options set: name of the field by name of the option
     useless : from the metric and the `streameval.metrics.units.Sizes` of the units to the value of a useless score, if
         no value can be worse

@@ -20,11 +20,11 @@ import numpy as np
 
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.estimates import SCALES, Estimate, at_end
-from streameval.metrics.finalize import computed
 from streameval.metrics.left_out import SplitState
 from streameval.metrics.protocol import Entry, Exact, Metric
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.delong import GRID_CHECK
+from streameval.metrics.scores.ranking import OfRankings
 from streameval.metrics.units import Sizes, class_counts, effective_units, too_few
 from streameval.results import FEW_UNITS, Scalar
 
@@ -189,8 +189,6 @@ def _replicates(metrics: Sequence[Metric], rows: int, split: Resampled, finalize
     blocks = np.flatnonzero(there).tolist()
     grid = split if isinstance(split, BlockReplicates) else None
     rankings = grid.rankings(blocks) if grid else None
-    areas = [i for i, metric in enumerate(metrics) if rankings is not None and _kind(metric).needs != "groups"]
-    others = [i for i in range(len(metrics)) if i not in areas]
     makers = [partial(split.without, block) for block in blocks] + ([grid.total] if grid else [])
 
     def job(make: Callable[[], Source], some: Sequence[Metric]) -> tuple[Source, list[Metric]]:
@@ -199,12 +197,15 @@ def _replicates(metrics: Sequence[Metric], rows: int, split: Resampled, finalize
         return state, [m.shrunk(state.totals().rows / rows) if c else m for m, c in zip(some, cut, strict=True)]
 
     table = np.full((len(makers), len(metrics)), math.nan)
-    for at, rank in ((areas, True), (others, False)):
-        some = [metrics[i] for i in at]
-        if some and makers:
-            jobs = [partial(job, make, some) for make in makers]
-            found = [computed(ranking, some) for ranking in rankings or ()] if rank else finalize(jobs)
-            table[:, at] = [[value.value for value in row] for row in found]
+    others = []
+    for i, metric in enumerate(metrics):
+        if rankings is not None and isinstance(metric, OfRankings) and metric.points(rows) is None:
+            table[:, i] = metric.of_rankings(rankings)
+        else:
+            others.append(i)
+    if others and makers:
+        some = [metrics[i] for i in others]
+        table[:, others] = [[value.value for value in row] for row in finalize([partial(job, m, some) for m in makers])]
     replicates = np.full((len(metrics), there.size), math.nan)
     without = table[: len(blocks)].T
     replicates[:, blocks] = np.where(np.isnan(without), math.inf, without)

@@ -41,10 +41,8 @@ from streameval.metrics.scores.cut_bins import (
     window,
 )
 from streameval.metrics.scores.delong import GRID_CHECK
+from streameval.metrics.scores.ranking import Rankings
 from streameval.metrics.units import Sizes, class_counts
-from streameval.states.keyed.grouping import Ranked
-from streameval.states.protocol import Totals
-from streameval.states.scores.parts import RankedPart
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
@@ -56,7 +54,6 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 
-_NONE = Totals(0, 0, 0.0, 0.0)
 _PIECES = 16  # of a bin
 _HALVES = 2  # of a bin where only ties matter
 _LEAST_RATIO = 0.99  # of standard errors on the grid and exactly
@@ -138,7 +135,7 @@ class BlockReplicates:
         """The rows of all blocks."""
         return self.without(self.state.spec.count)
 
-    def rankings(self, blocks: Sequence[int]) -> list[Rows] | None:
+    def rankings(self, blocks: Sequence[int]) -> Rankings | None:
         """What metrics of all rows take of `without` some blocks, and last of the `total`, in one loop.
 
         None where rows have weights, or thresholds decide.
@@ -154,13 +151,14 @@ class BlockReplicates:
         rank_blocks(*given, rows, sums)
         words = sums.astype(object)
         halves = (words[:, 0::2] << 64) + words[:, 1::2]
-        numbers = (rows * most).tolist(), ((halves[:, 0::2] << 32) + halves[:, 1::2]).tolist()
-        rankings = []
-        for block, (neg, pos), (won, precision) in zip(left.tolist(), *numbers, strict=True):
-            total = Totals(neg, pos, float(neg), float(pos))
-            part = RankedPart(Ranked(won, 2 * precision, neg, pos, neg, pos), _NONE, total)
-            rankings.append(Rows(state.spec, part, *self._missing(block, most)))
-        return rankings
+        won, precision = ((halves[:, 0::2] << 32) + halves[:, 1::2]).T
+        missing = np.zeros((left.size, 2), np.int64)
+        if state.spec.nan == "half":
+            gone = np.zeros((self.count, 2), np.int64)
+            if not self.moved:
+                np.add.at(gone, np.arange(state.spec.count) % self.count, state.nan_rows)
+            missing = (state.whole[2] - np.append(gone[left[:-1]], [[0, 0]], axis=0)) * most
+        return Rankings(won, 2 * precision, *(rows * most).astype(object).T, *missing.astype(object).T)
 
     def _missing(self, first: int, times: int = 1) -> tuple[Array, Array]:
         """Rows and weights of missing scores without a block, of all rows where ties move: arrays of shape (2,)."""
@@ -250,7 +248,7 @@ class BlockReplicates:
         bins = bins[several]
         n, p = (bins / whole).T  # shares, whose products do not overflow
         doubt = math.sqrt(float((p * n * (p / whole[0] + n / whole[1])).sum()) / 3)
-        return doubt < (1 - _LEAST_RATIO) * (1 - _ROUNDING) * self._grid_error
+        return not doubt or doubt < (1 - _LEAST_RATIO) * (1 - _ROUNDING) * self._grid_error
 
     @cached_property
     def _grid_error(self) -> float:

@@ -32,7 +32,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT, WEIGHTED, Basis, Metric
-from streameval.metrics.scores.ranking import RocAuc
+from streameval.metrics.scores.ranking import OfRankings, RocAuc
 from streameval.metrics.scores.sums import counted, gain_sums, outward, rounding, sum_of, total
 from streameval.results import Scalar
 from streameval.states.scores.types import halved
@@ -41,6 +41,7 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from streameval.metrics.scores.ranking import Rankings
     from streameval.states.protocol import State, Totals
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
@@ -286,7 +287,7 @@ def _roots(a: float, b: float, c: float) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Agc(Metric[Scalar, "ScorePart", "tuple[float, float] | Kept | None", "State"]):
+class Agc(Metric[Scalar, "ScorePart", "tuple[float, float] | Kept | None", "State"], OfRankings):
     """Normalised area under the gain curve.
 
     Attributes
@@ -379,6 +380,17 @@ class Agc(Metric[Scalar, "ScorePart", "tuple[float, float] | Kept | None", "Stat
             return Scalar.certain(self.name, min(1.0, float(top / bottom)))
         value, lower, upper = (float(top / bottom) for top, bottom in map(ends, (0, -kept.doubt, kept.doubt)))
         return Scalar.between(self.name, value, *outward(lower, upper, rounding(numbers), least=-math.inf))
+
+    def of_rankings(self, rankings: Rankings) -> Array:
+        """As `combine` without a truncation."""
+        N, P, halved_neg, halved_pos = rankings[2:]
+        kept, area = N + P, P * P + rankings.won
+        if self.ratio:
+            return np.minimum(1.0, rankings.divided(area, P * (kept + N), halved_neg + halved_pos == 0))
+        pairs = (N + halved_neg) * (P + halved_pos)
+        values = rankings.divided(area * N - (kept * kept - area) * P, kept * pairs)
+        values[((kept == 0) & (pairs != 0)).astype(np.bool_)] = 0.0
+        return np.minimum(1.0, values)
 
 
 def truncated(truncate: Sequence[float]) -> tuple[Agc, ...]:

@@ -22,6 +22,7 @@ The order inside an open bin is unknown. Each interval spans the extremes over e
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.kernels.ranking import UNIT
 from streameval.kernels.thresholds import running
 from streameval.metrics.protocol import NO_POSITIVES, ONE_CLASS, Metric
 from streameval.metrics.scores import sums
@@ -46,8 +48,41 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 
+class Rankings(NamedTuple):
+    """Sums of several rankings without weights: arrays of shape (n_rankings,) of Python integers.
+
+    Attributes
+    ----------
+    won, precision : see `streameval.states.keyed.grouping.Ranked`
+    neg, pos : rows by label
+    halved_neg, halved_pos : rows with a missing score that counts as half
+    """
+
+    won: Array
+    precision: Array
+    neg: Array
+    pos: Array
+    halved_neg: Array
+    halved_pos: Array
+
+    def divided(self, top: Array, bottom: Array, valid: Array | bool = True) -> Array:
+        """Quotients, correctly rounded, as a float64 array of shape (n_rankings,); NaN where not `valid`, or by 0."""
+        values = np.full(top.size, math.nan)
+        some = ((bottom != 0) & valid).astype(np.bool_)
+        values[some] = (top[some] / bottom[some]).astype(np.float64)
+        return values
+
+
+class OfRankings(ABC):
+    """Metrics of whole rankings, computed of several at once: to the last bit as of each alone."""
+
+    @abstractmethod
+    def of_rankings(self, rankings: Rankings) -> Array:
+        """The value of each ranking, as a float64 array of shape (n_rankings,); NaN where it is undefined."""
+
+
 @dataclass(frozen=True)
-class RocAuc(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float], "State"]):
+class RocAuc(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float], "State"], OfRankings):
     """Area under the ROC curve, in [0, 1].
 
     Examples
@@ -77,9 +112,15 @@ class RocAuc(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float], "Stat
             return Scalar.certain(self.name, value)
         return Scalar.between(self.name, value, *outward(value - width, value + width))
 
+    def of_rankings(self, rankings: Rankings) -> Array:
+        """As `combine`."""
+        pairs = (rankings.neg + rankings.halved_neg) * (rankings.pos + rankings.halved_pos)
+        won = rankings.won + (pairs - rankings.neg * rankings.pos)
+        return np.clip(rankings.divided(won, 2 * pairs), 0.0, 1.0)
+
 
 @dataclass(frozen=True)
-class Gini(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float], "State"]):
+class Gini(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float], "State"], OfRankings):
     """Gini coefficient: 2·AUC − 1, in [−1, 1].
 
     Examples
@@ -104,6 +145,10 @@ class Gini(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float], "State"
         if auc.reason:
             return Scalar.undefined(self.name, auc.reason)
         return Scalar.between(self.name, *(2 * x - 1 for x in (auc.value, auc.lower, auc.upper)))
+
+    def of_rankings(self, rankings: Rankings) -> Array:
+        """As `combine`."""
+        return 2 * RocAuc().of_rankings(rankings) - 1
 
 
 def _columns(part: ScorePart) -> tuple[Array, Array, Array, Array]:
@@ -138,7 +183,7 @@ def _mean_precision(name: str, partials: Sequence[tuple[float, float, float]], s
 
 
 @dataclass(frozen=True)
-class AveragePrecision(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float, float], "State"]):
+class AveragePrecision(Metric[Scalar, "ScorePart | RankedPart", tuple[float, float, float], "State"], OfRankings):
     """Average precision: the mean precision at the positives, in [0, 1].
 
     Examples
@@ -165,6 +210,11 @@ class AveragePrecision(Metric[Scalar, "ScorePart | RankedPart", tuple[float, flo
     def combine(self, partials: Sequence[tuple[float, float, float]], state: State) -> Scalar:
         """Divide by the positives."""
         return _mean_precision(self.name, partials, state)
+
+    def of_rankings(self, rankings: Rankings) -> Array:
+        """As `combine`; undefined with missing scores that count as halves."""
+        complete = rankings.halved_neg + rankings.halved_pos == 0
+        return np.minimum(1.0, rankings.divided(rankings.precision, 2 * UNIT * rankings.pos, complete))
 
 
 def _ratio(a: Array, b: Array) -> Array:

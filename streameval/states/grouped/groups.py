@@ -26,7 +26,7 @@ from streameval.errors import OptionError
 from streameval.kernels.groups import ordered
 from streameval.states.grouped.keys import Group, Key, Split, rank
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
-from streameval.states.protocol import Batch, Small, Spec, SplitSpec, Stored, mergeable
+from streameval.states.protocol import Batch, Small, Spec, SplitSpec, Stored, Totals, mergeable
 from streameval.states.rounds import Mapper, one_by_one
 from streameval.wording import plural
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.protocol import Builder, Header, Source, State, Totals
+    from streameval.states.protocol import Builder, Header, Source, State
     from streameval.typing import Array
 
 
@@ -145,6 +145,16 @@ class DenseGroups(Grouped):
 
     def _group_names(self) -> Iterable[bytes]:
         return self.states
+
+    @cached_property
+    def _totals(self) -> Totals:
+        """Rows are added up; weights are those of the merged states, to the last bit."""
+        each = [state.totals() for state in self.states.values()]
+        if not each or any(one.weighted for one in each):
+            totals: Totals = self.total().totals()
+            return totals
+        neg, pos = sum(one.neg for one in each), sum(one.pos for one in each)
+        return Totals(neg, pos, float(neg), float(pos))
 
     def _chosen(self, names: Collection[bytes], budget: Budget | None) -> State:
         states = [self.states[name] for name in sorted(names)]  # in this order, so that sums are reproducible

@@ -16,7 +16,7 @@ from streameval.states.grouped.builder import TaggedBuilder
 from streameval.states.grouped.cluster_blocks import BlockedClusters
 from streameval.states.grouped.groups import DenseBuilder, DenseGroups, Grouped
 from streameval.states.grouped.keys import Blocks, Key, Labelled, read_key
-from streameval.states.grouped.table import GroupTable, by_group, inner_facts, inner_header
+from streameval.states.grouped.table import GroupTable, by_group, inner_facts, inner_headers
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.keyed.counts import SLAB
 from streameval.states.protocol import SplitSpec, Traits
@@ -137,14 +137,13 @@ class GroupedSpec(SplitSpec):
         names = groups.names.to_pylist()
         for name in names:
             self.key.group(name)
-        headers = [inner_header(self.inner, facts) for facts in groups.facts]
-        for own in headers:
-            check_facts(self.inner, own)
+        [whole] = inner_headers(self.inner, groups.facts.sum(axis=0, keepdims=True))
+        check_facts(self.inner, whole)
         if isinstance(empty := self.empty(), TaggedGroups):
             return TaggedBuilder(empty, budget, SLAB // 4, counted=True).read(groups, items)
         pieces, states = by_group(items), {}
         name, piece = next(pieces, (None, None))
-        for group, own in zip(names, headers, strict=True):
+        for group, own in zip(names, inner_headers(self.inner, groups.facts), strict=True):
             rows = []
             while piece is not None and name == group:
                 rows.append(piece)

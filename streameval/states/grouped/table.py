@@ -40,11 +40,13 @@ def inner_facts(inner: StoredSpec) -> dict[str, list[float]]:
     return {name: value for name, value in inner.empty().header().items() if name != "spec"}
 
 
-def inner_header(inner: Any, facts: Array) -> dict[str, Any]:
-    """The header of an inner state with these facts, a float64 array of shape (n_facts,)."""
-    sides = iter(facts.tolist())
-    empty = inner_facts(inner)
-    return {"spec": asdict(inner)} | {name: [type(side)(next(sides)) for side in empty[name]] for name in empty}
+def inner_headers(inner: Any, facts: Array) -> list[dict[str, Any]]:
+    """The headers of inner states with these facts, a float64 array of shape (n_groups, n_facts)."""
+    spec, start, columns = asdict(inner), 0, {}
+    for name, empty in inner_facts(inner).items():
+        columns[name] = facts[:, start : start + len(empty)].astype(np.array(empty).dtype).tolist()
+        start += len(empty)
+    return [{"spec": spec} | dict(zip(columns, rows, strict=True)) for rows in zip(*columns.values(), strict=True)]
 
 
 def hashed(names: pa.Array) -> Array:

@@ -20,7 +20,7 @@ from streameval.errors import MissingInputError, OptionError
 from streameval.evaluation.finalize import as_labelled
 from streameval.evaluation.request import NO_INTERVALS
 from streameval.evaluation.slice_intervals import sampled_slices
-from streameval.evaluation.slices import SlicedStates, slice_results
+from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.evaluation.slicing import Slicing
 from streameval.results import Scalar, slice_column, slice_name
 from streameval.scan.derived import mark, slicing
@@ -125,7 +125,7 @@ def evaluate_slices(
     if sliced is None:
         return []
     slices, labels = sliced
-    results = list(slice_results(slices, {}, weighted=request.weight is not None))
+    results = list(slice_results(slices, sweep(slices), weighted=request.weight is not None))
     if resampling.level is not None:
         results, _ = sampled_slices(slices, results, resampling)
     engine.budget.release_spares()
@@ -139,7 +139,7 @@ def slice_estimates(
     sliced = _sliced_states(nights, engine, request, [key], request.resampling, only)
     if sliced is None:
         return []
-    results = list(slice_results(sliced[0], {}, weighted=request.weight is not None))
+    results = list(slice_results(sliced[0], sweep(sliced[0]), weighted=request.weight is not None))
     estimates = sampled_slices(sliced[0], results, request.resampling)[1]
     engine.budget.release_spares()
     return estimates

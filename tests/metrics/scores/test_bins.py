@@ -129,6 +129,23 @@ def test_a_grid_that_is_sure_passes_the_exact_check(shape: str, bins: int, weigh
         assert doubtful.certified(lambda metrics: computed(exact, metrics)) is None
 
 
+@settings(max_examples=30)
+@given(st.integers(2, 60), st.sampled_from(["drop", "half"]), st.sampled_from([3, 8]), st.integers(0, 999))
+def test_several_rankings_at_once_have_the_bits_of_each(rows: int, nan: str, blocks: int, seed: int) -> None:
+    """Also without a class, with ties, and with missing scores alone."""
+    rng = np.random.default_rng(seed)
+    score = np.where(rng.random(rows) < 0.3, np.nan, rng.integers(0, 9, rows) / 9)
+    columns = {"s": pa.array(score), "u": pa.array(rng.integers(0, 20, rows))}
+    builder = BlockSpec("s", "f8", unit="u", bins=8, count=8, nan=nan).builder(Budget(), rows)
+    builder.update(Batch((rng.random(rows) < 0.2).astype(np.uint8), None, columns))
+    grid = BlockReplicates(builder.state(), "u", blocks)
+    metrics = Selection(("score",), ("roc_auc", "gini", "average_precision", "agc", "agc_ratio")).of("score")
+    rankings, several = grid.rankings(range(blocks)), [*map(grid.without, range(blocks)), grid.total()]
+    expected = [[value.value for value in computed(state, metrics)] for state in several]
+    assert rankings is not None
+    assert np.array_equal([m.of_rankings(rankings) for m in metrics], np.transpose(expected), equal_nan=True)
+
+
 def test_the_exact_counts_are_asked_only_where_the_grid_is_not_sure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values of a histogram are always checked: its bins may be wider than those of the grid."""
     asked: list[int] = []
