@@ -18,6 +18,7 @@ from datetime import date, datetime
 from typing import Any, SupportsIndex, TypeGuard
 
 from streameval.errors import OptionError, masked
+from streameval.wording import hint
 
 OTHERS = "*"  # key for all columns that are not named
 
@@ -313,6 +314,30 @@ def days(name: str, given: object) -> str:
     if match is None or not int(match[1]):
         raise OptionError(f"{name}={given!r} is not a span of days; write for instance 90d", name)
     return f"{int(match[1])}d"
+
+
+def zone(name: str, given: object) -> str:
+    """A time zone that this machine knows, such as ``Europe/Berlin`` or ``+02:00``.
+
+    Examples
+    --------
+    >>> zone("timezone", "Europe/Berlin")
+    'Europe/Berlin'
+    """
+    import zoneinfo
+
+    import pyarrow as pa
+
+    try:
+        pa.array([0], pa.timestamp("s", single(name, given))).cast(pa.string())
+    except (pa.ArrowInvalid, TypeError):
+        near = hint(str(given), zoneinfo.available_timezones())
+        raise OptionError(
+            f"{name}={given!r} is not a time zone that this machine knows; {near}write for instance Europe/Berlin, UTC "
+            "or +02:00",
+            name,
+        ) from None
+    return str(given)
 
 
 def file(name: str, given: object) -> str:

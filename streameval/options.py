@@ -46,7 +46,7 @@ ANY, BINS, CALLBACK, COLUMN = Kind(kinds.single), Kind(kinds.bins), Kind(kinds.c
 DIRECTORY, FILTER, FLAG = Kind(kinds.directory), Kind(kinds.row_filter), Kind(kinds.flag, bool)
 FILE, INPUTS, MOMENT = Kind(kinds.file), Kind(kinds.inputs, many=True), Kind(kinds.moment)
 LEVEL, NUMBERS = Kind(kinds.level, float), Kind(kinds.numbers, float, many=True)
-SPAN, AGES = Kind(kinds.days), Kind(kinds.ages)
+SPAN, AGES, ZONE = Kind(kinds.days), Kind(kinds.ages), Kind(kinds.zone)
 NAMES, METRICS = Kind(kinds.texts, many=True), Kind(kinds.metrics, many=True)
 
 
@@ -334,6 +334,12 @@ OPTIONS = (
            "Evaluate each slice as well: country or country,channel or 'hour(sent_at)' or length=0,20,80; "
            "repeat for several.",
            metavar="COLUMN,…"),
+    Option("timezone", ZONE, None, ("evaluate", "attribute"), "state", metavar="ZONE", needs="slices",
+           help="Time zone of slices by hour, day, week or month, such as Europe/Berlin; times without a zone are UTC. "
+           "[default: that of the column]"),
+    Option("timezone", ZONE, None, ("update", "add"), "state", metavar="ZONE",
+           help="Time zone of slices by hour, day, week or month, such as Europe/Berlin; times without a zone are UTC. "
+           "[default: that of the column in the first night]"),
     Option("mean_over", COLUMN, None, _EVALUATE, "state",
            "Average score metrics over the groups of this column, such as users (GAUC).", needs="scores"),
     Option("mean_weight", choice("rows", "positives", "equal"), "rows", _EVALUATE, "value",

@@ -447,12 +447,14 @@ class Source:
     files : number of files that were read; 0 if there are none
     command : the shell command that repeats the run; empty if there is none
     nights : number of nights of a store
+    zones : time zone of each slicing column that is a part of times with a zone
     """
 
     data: tuple[str, ...] = ()
     files: int = 0
     command: str = ""
     nights: int = 0
+    zones: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -625,6 +627,46 @@ def near_slice(given: Mapping[str, object], slices: Iterable[Mapping[str, object
     return found[near[0]] if near else None
 
 
+_PART, _DATE = re.compile(r"(hour|day|week|month)\(.+\)"), re.compile(r"\d{4}-(\d\d|W\d\d)\b.*")
+_CALENDAR = ("hour", "day", "date", "night", "week", "weekday", "month", "year")
+
+
+def own_order(slices: Sequence[Mapping[str, object]]) -> list[int]:
+    """Positions of the slices of one slicing, if they have an order of their own, in that order; else none.
+
+    Parts of times, dates and numbers between edges have one.
+
+    Examples
+    --------
+    >>> own_order([{"n=5,20": name} for name in (">=20", None, "<5", "[5, 20)")])
+    [2, 3, 0, 1]
+    >>> own_order([{"night": "2026-02-01"}, {"night": "2026-01-31"}]), own_order([{"country": "FR"}, {"country": "DE"}])
+    ([1, 0], [])
+    """
+    ranks = {name: _ranks(name, [each[name] for each in slices]) for name in (slices[0] if slices else ())}
+    if not all(ranks.values()):
+        return []
+    return sorted(range(len(slices)), key=lambda i: tuple(rank[i] for rank in ranks.values()))
+
+
+def _ranks(name: str, values: Sequence[object]) -> list[tuple[int, float, str]]:
+    """The place of each value of a slicing column; empty if they have no order of their own."""
+    texts = ["" if value is None else str(value) for value in values]
+    whole = name in _CALENDAR and all(text.isdecimal() for text in texts if text)
+    if "=" in name:
+        ends = [re.sub(r"^(<|\[|>=)|, .*$", "", text) for text in texts]
+        numbers = [float(end or "nan") for end in ends]
+        numbers = [-math.inf if text.startswith("<") else at for text, at in zip(texts, numbers, strict=True)]
+    elif whole or name.startswith("hour("):
+        numbers = [float(text or "nan") for text in texts]
+    elif _PART.fullmatch(name) or all(_DATE.fullmatch(text) for text in texts if text):
+        numbers = [0.0] * len(texts)
+    else:
+        return []
+    last = [2 * (value is None) + (at != at) for value, at in zip(values, numbers, strict=True)]
+    return [(end, 0.0 if end else at, text) for end, at, text in zip(last, numbers, texts, strict=True)]
+
+
 def slice_table(results: Iterable[Scalar], by: str | Sequence[str]) -> pa.Table:
     """A table with one row per slice of a slicing; see `streameval.Evaluation.slices`.
 
@@ -651,6 +693,7 @@ def slice_table(results: Iterable[Scalar], by: str | Sequence[str]) -> pa.Table:
         if not slices or slices[-1][0] is not result.slice:
             slices.append((result.slice or {}, []))
         slices[-1][1].append(result)
+    slices = [slices[i] for i in own_order([each for each, _ in slices])] or slices
     table: dict[str, pa.Array] = {name: slice_column([each[name] for each, _ in slices]) for name in slices[0][0]}
     largest = [max(row, key=lambda result: result.rows) for _, row in slices]
     for name in ("rows", "positives"):

@@ -61,6 +61,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "common_rows": True,
     "where": "id > 3",
     "by": "id",
+    "timezone": "Europe/Berlin",
     "mean_over": "id",
     "mean_weight": "equal",
     "max_slices": 5_000,
@@ -131,6 +132,7 @@ def needed(name: str) -> dict[str, Any]:
     inputs = {source: OTHER[source] for source in sources - set(BASE)}
     inputs |= {"on": "id"} if name in ("labels", "labels_open") or "labels" in inputs else {}
     inputs |= {"label_time": "at"} if name == "labels_as_of" else {}
+    inputs |= {"by": "hour(sent)"} if name == "timezone" else {}
     return inputs | ({"ci": 0.9} if name == "resample_bins" else {})
 
 
@@ -157,6 +159,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "id": rng.integers(0, 30, rows),
             "k": rng.integers(0, 20, rows),
             "p": np.full(rows, 0.5),
+            "sent": pa.array(rng.integers(0, 10**6, rows), pa.timestamp("s", "UTC")),
             "n": np.arange(rows) + rows * NIGHTS.index(night),
         }
         (folder / night).mkdir()
@@ -249,7 +252,11 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
     more = {"clip": {"metrics": ["roc_auc", "log_loss"]}, "sketch": {"sketch": "s"}}
     inputs: dict[str, Any] = more.get(name, {}) | ({} if name in ELSEWHERE else needed(name))
     options = {name: value} | base_of(name) | inputs | {name: OTHER.get(name, value)}
-    if inputs and "update" in {verb for option in OPTIONS if option.name == name for verb in option.verbs}:
+    if (
+        inputs
+        and name != "timezone"
+        and "update" in {verb for option in OPTIONS if option.name == name for verb in option.verbs}
+    ):
         store = Store(tmp_path / "estimates")
         store.update(data, **BASE | inputs)
     run = {} if name == "client" else {"threads": 1}  # a client without a scheduler is a ClusterError: see below
@@ -259,7 +266,9 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
             (sliced_store(data, tmp_path) if name == "where" else store).evaluate,
             **{name: {"classes": "w", "by": "night"}.get(name, value)},
         ),
-        "add": lambda: outcome(store.add, **{"score": "w", name: value}),
+        "add": lambda: outcome(
+            store.add, **{"score": "w", name: value, **({"by": "hour(sent)"} if name == "timezone" else {})}
+        ),
         "replace": lambda: outcome(store.replace, data, **{name: value}),
         "remove": lambda: outcome(store.remove, [], **{name: value}),
         "vacuum": lambda: outcome(store.vacuum, **{name: value}),
@@ -293,8 +302,9 @@ def test_verbs_without_a_store_honour_or_refuse_every_option(name: str, data: Pa
     """`attribute`, `quantile_sketch`, `churn` and `simulate`, as the test above for other verbs."""
     value = {"metric": "pairwise.fscore", "unlabelled": "drop", "changed_from": "k"}.get(name, {**OTHER, **MORE}[name])
     attributed: dict[str, Any] = {"cluster": "id", "classes": "k"}
-    if name in ("score", "by", "ci", "unit", "nan", "adjust"):
+    if name in ("score", "by", "timezone", "ci", "unit", "nan", "adjust"):
         attributed = {"score": "s", "by": "k"} | ({"unit": "id"} if name in ("ci", "adjust") else {})
+        attributed |= needed(name) if name == "timezone" else {}
     elif name in ("label", "pos_label", "aul_threshold", "unlabelled"):
         attributed = {"cluster": "id", "label": "label"}
     elif "on" in needed(name) or name == "on":

@@ -67,6 +67,7 @@ def evaluate(
     common_rows: bool = False,
     where: str | pc.Expression | None = None,
     by: str | Sequence[str] | None = None,
+    timezone: str | None = None,
     mean_over: str | None = None,
     mean_weight: str = "rows",
     max_slices: int = 10_000,
@@ -205,6 +206,9 @@ def evaluate(
         Evaluate every slice as well, exactly as if its rows were evaluated alone: for each value of a column
         (``"country"``; null is a value), for each combination of values (``"country,channel"``), for parts of a time
         (``"hour(sent_at)"``, also ``day``, ``week``, ``month``), or for numbers between edges (``"length=0,20,80"``).
+    timezone : str, optional
+        Time zone of parts of times, such as ``"Europe/Berlin"``, by default that of their column; with it, times
+        without a zone are UTC, and files may have times of several zones. Results name the zone (`Source.zones`).
     mean_over : str, optional
         Compute score metrics as means over the groups of this column, such as users, instead of from one ranking of all
         rows: `roc_auc` (GAUC), `average_precision` and ``precision@k=N``. Ids are integers, strings or binaries; rows
@@ -303,7 +307,8 @@ def evaluate(
     with files.engine.progress:
         requests, folded = files.states(request)
         found = finalize_all(files.engine, request, files.names, requests, folded)
-    source = source_of(data, files.scan.pieces, request.options)
+    zones = request.slicing.timezones(files.scan.schema)
+    source = replace(source_of(data, files.scan.pieces, request.options), zones=zones)
     counts = files.deliver_statements(folded)
     return replace(found, options=recorded(request.options), source=source, labels=counts or found.labels)
 

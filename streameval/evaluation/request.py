@@ -200,7 +200,7 @@ class Request:
                 "resample_bins (--resample-bins)",
                 "resample_bins",
             )
-        slicing = Slicing.of(options["by"], options["max_slices"])
+        slicing = Slicing.of(options["by"], options["max_slices"], timezone=options["timezone"])
         slicing.check_apart(options["score"])
         where = None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"]))
         plain = {"scores": "score", "clusters": "cluster", "sketches": "sketch", "scope": "cluster_scope"}

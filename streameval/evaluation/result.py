@@ -192,6 +192,7 @@ class Evaluation(Drawing, Saved):
         return {
             "streameval": __version__,
             "options": self.options,
+            **({"timezones": dict(self.source.zones)} if self.source.zones else {}),
             **({} if self.ci_level is None else {"unit_hash": self.unit_hash}),
             "rows": self.rows,
             "positives": self.positives,

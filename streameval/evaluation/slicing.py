@@ -7,14 +7,14 @@ is not counted separately.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from streameval.errors import OptionError, SchemaError
 from streameval.results import Scalar
-from streameval.scan.derived import Derived, SlicingColumn, read_from, slicing
+from streameval.scan.derived import Derived, SlicingColumn, has_part, read_from, slicing
 from streameval.scan.widen import plain
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.spec import GroupedSpec
@@ -30,6 +30,10 @@ _REMEDY = (
     "slice by a column of fewer values, keep some with where (--where), take the mean over them (--mean-over), or "
     "raise max_slices (--max-slices)"
 )
+_NO_TIMES = (
+    "timezone would change nothing without slices by the hour, day, week or month of times: name them in by "
+    "(--by 'hour(sent_at)'), or leave it out"
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Slicing:
     Attributes
     ----------
     keys : the slicings, each by one or several columns
+    zones : time zone of slicing columns that are parts of a time; the others are in that of their column
 
     Examples
     --------
@@ -49,10 +54,13 @@ class Slicing:
     """
 
     keys: tuple[By, ...] = ()
+    zones: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, texts: Sequence[str], most: int, remedy: str = _REMEDY) -> Slicing:
+    def of(cls, texts: Sequence[str], most: int, remedy: str = _REMEDY, timezone: str | None = None) -> Slicing:
         """Parse slicings; each may have at most `most` slices, and `remedy` says what to do if there are more.
+
+        Parts of times are those of `timezone`, by default of the zone of their column.
 
         Raises
         ------
@@ -67,7 +75,12 @@ class Slicing:
         for name in made._names:
             if name in ("by", *Scalar.__dataclass_fields__):
                 raise OptionError(f"by={name!r}: results have a column of this name; rename the slicing column")
-        return made
+        if timezone is None:
+            return made
+        zones = {name: timezone for name in made._names if has_part(name)}
+        if not zones:
+            raise OptionError(_NO_TIMES, "timezone")
+        return replace(made, zones=zones)
 
     @property
     def _names(self) -> list[str]:
@@ -76,7 +89,7 @@ class Slicing:
     @property
     def columns(self) -> tuple[SlicingColumn, ...]:
         """Columns to read; the scan computes none that the data have."""
-        return tuple(map(SlicingColumn, self._names))
+        return tuple(SlicingColumn(name, self.zones.get(name, "")) for name in self._names)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -90,7 +103,13 @@ class Slicing:
     def derived(self, schema: pa.Schema) -> tuple[Derived, ...]:
         """The slicing columns that are computed from the columns of a scan, which has no columns of their names."""
         names = (name for name in self._names if name not in schema.names)
-        return tuple(made for name in names if (made := Derived.of_text(name)) is not None)
+        found = (made for name in names if (made := Derived.of_text(name)) is not None)
+        return tuple(replace(made, zone=self.zones.get(made.name, "")) for made in found)
+
+    def timezones(self, schema: pa.Schema) -> dict[str, str]:
+        """The time zone of each slicing column that is computed from times with a zone, or in a requested zone."""
+        zones = {each.name: each.zone_of(schema.field(each.column)) for each in self.derived(schema)}
+        return {name: zone for name, zone in zones.items() if zone}
 
     def check_apart(self, scores: Sequence[str]) -> None:
         """Raise `OptionError` if the values of a score are slices: each would hold equal scores."""
@@ -107,6 +126,8 @@ class Slicing:
                 _refuse_unknown_zone(schema.field(column), name)
         for each in self.derived(schema):
             each.check(schema.field(each.column), name)
+        if self.zones and not self.timezones(schema):
+            raise OptionError(f"{name}: {_NO_TIMES}", "timezone")
 
     def specs(self, specs: Sequence[Spec]) -> tuple[Spec, ...]:
         """The specs to fold instead of these."""

@@ -9,7 +9,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.plots import canvas
 from streameval.plots.canvas import Evaluated
-from streameval.results import slice_text
+from streameval.results import own_order, slice_text
 from streameval.wording import apart, hint, plural
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def plot_slices(
 
     Bars are sampling intervals if there are any (``ci``), otherwise bounds where these differ. A hollow dot has no
     interval although others have one, for instance because the slice has too few effective units. The 40 largest slices
-    are shown, sorted by value with the lowest at the bottom; slices without a value come below.
+    are shown, sorted by value with the lowest at the bottom; slices without a value come below. Parts of times, dates
+    and numbers between edges are in their own order, from the top.
 
     Parameters
     ----------
@@ -79,6 +80,7 @@ def plot_slices(
     results = found.results if isinstance(found, Evaluated) else found
     sliced, whole = _slices(results, column, metric, of)
     shown = sorted(sliced[:_MOST], key=lambda r: r.value if np.isfinite(r.value) else -np.inf)
+    shown = [shown[i] for i in reversed(own_order([result.slice or {} for result in shown]))] or shown
     ax = ax or canvas.new_axes(6.0, 1.4 + _LINE * len(shown))
     at = np.arange(len(shown))
     if whole is not None and np.isfinite(whole.value):

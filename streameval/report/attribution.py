@@ -87,6 +87,10 @@ class Attributed(Read, canvas.Attributed, Protocol):
         """The share of labelled rows, if tables are of these alone."""
 
     @property
+    def source(self) -> Source:
+        """Where the result comes from."""
+
+    @property
     def slice_metric(self) -> str | None:
         """The metric of the slices."""
 
@@ -235,6 +239,7 @@ def _sliced(rows: pa.Table, attribution: Attributed) -> str:
         promise = "few of those shown miss" if totals["slices_selected"] > 1 else "those of all slices hold together"
         below = f"{int(totals['slices_below'])} of {rows.num_rows} worse than {compared}"
         said.append(f"{level:.4g} % intervals by {unit}, widened so that {promise}: {below}")
+    said += [f"{name} is in the time zone {zone}" for name, zone in attribution.source.zones.items()]
     return "; ".join(said)
 
 

@@ -28,8 +28,9 @@ from streameval.report.values import (
     value_tables,
     values_said,
     worst_first,
+    zones_said,
 )
-from streameval.results import Source
+from streameval.results import Source, own_order
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -47,8 +48,9 @@ _WIDE, _WIDE_ENDS = 8, 6  # columns of values in a table, and of values with int
 _CUT = "share of the rows in clusters that have rows of other slices as well; only the rows of the slice count here"
 
 
-def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], *, store: bool = False) -> Section:
-    """Every slicing, as a picture of its largest slices and as a table; `store` as `sampling_said`."""
+def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], source: Source) -> Section:
+    """Every slicing, as a picture of its largest slices and as a table."""
+    store = source.nights > 0
     plain = [r for r in results if r.baseline is None or r.from_rest]
     whole = {(r.metric, r.of): r for r in plain if r.slice is None}
     blocks: list[Block] = []
@@ -63,6 +65,7 @@ def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], *,
         if len(slices) > 1:
             blocks += pictures.slices(plain, by, slices, f"slices-{i}")
         blocks.append(_slice_table(by, slices, whole, meanings))
+        blocks += [Text(f"{said}.", "note") for said in zones_said(by, source)]
         if differences := rests(results, by):
             note = _more(len(differences) - MOST)
             blocks.append(difference_table(differences[:MOST], f"By {by}, against all other rows", note))
@@ -80,7 +83,7 @@ def _slice_table(
     whole: Mapping[tuple[str, str | None], Scalar],
     meanings: Mapping[str, Meaning],
 ) -> Table:
-    """One row per slice, sorted by its harm.
+    """One row per slice, in the slices' own order, such as that of hours, or sorted by harm.
 
     The harm of a slice is its shortfall against the value of all rows, times its number of rows. If the first metric
     has no better end, slices are sorted by rows. If there are more slices than a page can hold, it shows those with the
@@ -93,7 +96,9 @@ def _slice_table(
     notes = []
     leading = first[columns[0]]
     better = meanings[leading.metric].better if leading.metric in meanings else None
-    if better is not None:
+    if order := own_order([row[0].slice or {} for row in shown]):
+        shown = [shown[i] for i in order]
+    elif better is not None:
         base, sign = whole.get((leading.metric, leading.of)), 1 if better == "higher" else -1
 
         def harm(row: Sequence[Scalar]) -> float:
@@ -202,7 +207,7 @@ def evaluation_page(evaluation: Found, evidence: Evidence) -> Page:
         Section(_CALIBRATION, "Calibration", (*calibration, *pictures.calibration(evidence.curves, colours))),
         Section("distributions", "Score distributions", tuple(pictures.distributions(evidence.distributions))),
         Section("points", "Operating points", tuple(points)),
-        slice_section(evaluation.results, meanings, store=store),
+        slice_section(evaluation.results, meanings, evidence.source),
         costs_section(evidence.attributions),
         *evidence.more,
         rules_section(evidence.judgements),

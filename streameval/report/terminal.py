@@ -26,7 +26,9 @@ from streameval.report.values import (
     slice_notes,
     slices_said,
     strata_said,
+    zones_said,
 )
+from streameval.results import own_order
 from streameval.wording import plural, visible, visible_lines
 
 if TYPE_CHECKING:
@@ -321,12 +323,13 @@ def differences(results: Sequence[Scalar], *, plain: bool = False, title: str = 
 
 
 def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = False) -> Iterator[Fitted]:
-    """Tables of a slicing: one table per score or cluster column, one row per slice, largest slice first.
+    """Tables of a slicing: one table per score or cluster column, one row per slice, in their own order or by rows.
 
-    On a terminal, a table has at most `_SLICES` slices and `_WIDE` metrics; its title states what is left out. A plain
-    table is complete.
+    On a terminal, a table has at most `_SLICES` slices, the largest, and `_WIDE` metrics; its title states what is left
+    out. A plain table is complete.
     """
     shown = slices if plain else slices[:_SLICES]
+    shown = [shown[i] for i in own_order([row[0].slice or {} for row in shown])] or shown
     first = slices[0]
     names = slice_cells([row[0].slice for row in shown])
     for of in dict.fromkeys(result.of for result in first):
@@ -381,7 +384,7 @@ def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[s
     ]
     for by, rows in by_slicing(evaluation.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
-        parts += map(escaped, slice_notes(rows))
+        parts += map(escaped, (*zones_said(by, evaluation.source), *slice_notes(rows)))
         if other := rests(evaluation.results, by):
             shown = other if plain else other[:_SLICES]
             left = len(other) - len(shown)

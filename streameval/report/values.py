@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.report.elements import Mark
-    from streameval.results import LabelStratum, Scalar
+    from streameval.results import LabelStratum, Scalar, Source
 
 
 NONE = "–"
@@ -556,6 +556,11 @@ def sampling_notes(results: Sequence[Scalar], *, store: bool = False) -> list[st
     reasons = [f"no interval of {few(list(dict.fromkeys(names)))}: {reason}" for reason, names in why.items()]
     units = _units(results, store=store, warn=not sliced)
     return [*units, *reasons, *_missing(sliced, "slice"), *_adjusted(results)]
+
+
+def zones_said(by: str, source: Source) -> list[str]:
+    """A sentence on the time zone of a slicing by parts of times; none for other slicings."""
+    return [f"{name} is in the time zone {zone}" for name, zone in source.zones.items() if name in by]
 
 
 def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:

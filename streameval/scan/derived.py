@@ -8,8 +8,9 @@
 ``length=0,20,80``           ``<0``, ``[0, 20)``, ``[20, 80)``, ``>=80``; ``nan`` for a NaN
 ===========================  =====================================================================
 
-A column of the data that has exactly such a name is read instead. Times with a time zone are interpreted in their zone.
-A null stays null. A Hive key whose values are all dates is read as a column of dates.
+A column of the data that has exactly such a name is read instead. Times are interpreted in the zone of their column, or
+in the requested one, for which times without a zone count as UTC. A null stays null. A Hive key whose values are all
+dates is read as a column of dates.
 
 *Marked keys.* A path gives no types, so every Hive key is a text column; a type inferred from the values would depend
 on the files at hand (tomorrow, there may be ``hour=unknown``). As texts, however, '10' sorts before '9'. The schema of
@@ -28,7 +29,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
@@ -36,10 +37,10 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from streameval.errors import OptionError, SchemaError
-from streameval.scan.widen import decimals_around
+from streameval.scan.widen import decimals_around, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 _MARK, _DATE = b"streameval.integer_key", b"streameval.date_key"
@@ -110,9 +111,18 @@ _CALL = re.compile(r"(\w+)\((.+)\)")
 
 
 class SlicingColumn(str):
-    """The name of a slicing column, which is computed if the data have no column of exactly this name."""
+    """The name of a slicing column, which is computed if the data have no column of exactly this name.
 
-    __slots__ = ()
+    If a `zone` is given, parts of a time are those of this time zone.
+    """
+
+    zone: str
+
+    def __new__(cls, name: str, zone: str = "") -> Self:
+        """A slicing column."""
+        column = super().__new__(cls, name)
+        column.zone = zone
+        return column
 
     @property
     def looks_computed(self) -> bool:
@@ -144,14 +154,19 @@ class LateColumn(SlicingColumn):
 
 
 class SourceColumn(str):
-    """The name of a column that is read, with the names of the slicing columns that are computed from it."""
+    """The name of a column that is read, with the names of the slicing columns that are computed from it.
+
+    If these have a `zone`, files may have times of several zones.
+    """
 
     computes: tuple[str, ...]
+    zone: str
 
-    def __new__(cls, name: str, computes: Iterable[str]) -> SourceColumn:
+    def __new__(cls, name: str, computes: Sequence[SlicingColumn]) -> SourceColumn:
         """A column from which some are computed."""
         column = super().__new__(cls, name)
         column.computes = tuple(computes)
+        column.zone = next((one.zone for one in computes if one.zone), "")
         return column
 
 
@@ -165,6 +180,7 @@ class Derived:
     column : the column that is read
     part : ``hour``, ``day``, ``week`` or ``month``; empty for bins
     edges : edges of bins, ascending, as texts; empty for a part of a time
+    zone : time zone of the part of a time; empty for that of the column
 
     Examples
     --------
@@ -177,6 +193,7 @@ class Derived:
     column: str
     part: str = ""
     edges: tuple[str, ...] = ()
+    zone: str = ""
 
     @classmethod
     def of_text(cls, text: str) -> Derived | None:
@@ -214,6 +231,11 @@ class Derived:
                 f"{name}: by={self.name!r} needs {wanted}; column {self.column!r} has type {kind}: cast it"
             )
 
+    def zone_of(self, field: pa.Field) -> str:
+        """The time zone of the part of a time; empty for times without a zone, and for dates."""
+        kind = plain(field.type)
+        return (self.zone or kind.tz or "") if self.part and types.is_timestamp(kind) else ""
+
     def _read_as(self, field: pa.Field) -> pa.DataType:
         """The type as which the column is read: int64 for binned Hive keys of integers, date32 for those of dates."""
         if self.edges:
@@ -229,6 +251,8 @@ class Derived:
             array = array.dictionary_decode()
         if self.edges:
             return self._binned(array.cast(pa.float32()) if types.is_float16(array.type) else array)
+        if self.zone and types.is_timestamp(array.type):
+            array = array.cast(pa.timestamp(array.type.unit, self.zone))  # times without a zone are UTC
         if self.part == "hour":
             return pc.hour(array)
         encoded = array.dictionary_encode()  # each distinct time is formatted once
@@ -244,6 +268,18 @@ class Derived:
             at[pc.fill_null(pc.is_nan(array), False).to_numpy(zero_copy_only=False)] = len(names) - 1
         mask = array.is_null().to_numpy(zero_copy_only=False)
         return pa.DictionaryArray.from_arrays(pa.array(at, mask=mask), pa.array(names))
+
+
+def has_part(text: str) -> bool:
+    """Whether a slicing column is a part of a time, unless the data have a column of this name.
+
+    Examples
+    --------
+    >>> has_part("hour(sent_at)"), has_part("lower(country)"), has_part("length=0,20")
+    (True, False, False)
+    """
+    call = _CALL.fullmatch(text)
+    return call is not None and call[1] in _PARTS
 
 
 def read_from(column: SlicingColumn) -> str:

@@ -137,7 +137,7 @@ def _read_columns(columns: Sequence[str], inputs: Sequence[Callable[[list[str]],
     OptionError
         If a column can neither be found nor computed.
     """
-    sources: dict[str, list[str]] = {}
+    sources: dict[str, list[SlicingColumn]] = {}
     for name in columns:
         if isinstance(name, SlicingColumn) and name.looks_computed and not _have_column(inputs, name):
             sources.setdefault(read_from(name), []).append(name)
@@ -203,12 +203,19 @@ def _unify(holdings: Sequence[Holding], columns: Sequence[str], ids: Collection[
             whole = column in ids and types.is_decimal(plain(holding.kinds[i]))
             first.setdefault(pa.int64() if whole else holding.kinds[i], holding)
         kind = widen(first)
+        if kind is None and isinstance(column, SourceColumn) and column.zone:
+            kind = widen(map(_in_utc, first))
         if kind is None:
             raise _clash(column, first)
         fields.append(pa.field(column, kind, metadata=_marked(holdings, column) if types.is_string(kind) else None))
         if all(isinstance(given, pa.UuidType) for given in first):
             fields[-1] = fields[-1].with_metadata(UUIDS)
     return pa.schema(fields)
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    """A type of times in UTC for one of times in another zone or without one; any other type unchanged."""
+    return pa.timestamp(kind.unit, "UTC") if types.is_timestamp(kind) else kind
 
 
 def _marked(holdings: Sequence[Holding], column: str) -> dict[bytes, bytes] | None:
@@ -226,9 +233,11 @@ def _clash(column: str, first: dict[pa.DataType, Holding]) -> SchemaError:
     """The error for two files whose types have no common type."""
     pairs = itertools.combinations(first.items(), 2)
     (kind, one), (other, two) = next(((a, b) for a, b in pairs if widen([a[0], b[0]]) is None), list(first.items())[:2])
+    zone = isinstance(column, SourceColumn) and widen(map(_in_utc, (kind, other)))
+    remedy = "; or name the zone of the slices, such as --timezone UTC" if zone else ""
     return SchemaError(
         f"{two.name}: column {column!r} is {plain(other)}, but {plain(kind)} in {one.name}: "
-        "no type holds both without loss; write the column of one of the files in the type of the other"
+        f"no type holds both without loss; write the column of one of the files in the type of the other{remedy}"
     )
 
 

@@ -15,6 +15,7 @@ from streameval.evaluation.request import Request
 from streameval.evaluation.slicing import Slicing
 from streameval.kinds import ByColumn, of_column
 from streameval.options import active, check_policies
+from streameval.scan.derived import has_part, slicing
 from streameval.states.codec import restated
 from streameval.store.files.entries import merge_facts
 from streameval.store.nights.configuration import (
@@ -70,6 +71,8 @@ def extend_configuration(before: Configuration, given: Mapping[str, object]) -> 
             options[name] = ByColumn.of(dict(own.columns), tuple(dict.fromkeys((*own.others, *value))))
         elif option.kind.many:
             options[name] = tuple(dict.fromkeys((*own, *value)))
+        elif name == "timezone" and value != own and any(map(has_part, before.slicing.columns)):
+            raise contradiction_error(name, value, own, "the store has slices by times: create another store")
         elif own == option.rest or name == "max_slices":  # a limit changes no state
             options[name] = value
         elif value != own:
@@ -159,6 +162,9 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     if column not in have:
         raise OptionError(unknown_column(column, list(have), "the store keeps"))
     options["by"] = tuple(text for text in options["by"] if column not in Slicing.of((text,), 1).sources)
+    options["timezone"] = (
+        options["timezone"] if any(has_part(name) for text in options["by"] for name in slicing(text)) else None
+    )
     options |= {name: tuple(c for c in options[name] if c != column) for name in SUBSETS}
     options |= {name: None for name in ("classes", "unit") if options[name] == column}
     options["classes"] = options["classes"] if options["cluster"] else None

@@ -153,9 +153,10 @@ class Changing:
             current ones. Partitions whose rows were only written to other files (compaction) are unchanged.
         **options
             Options of the first update, as in `streameval.evaluate`. ``label, pos_label, score, cluster, sketch,
-            classes, weight, where, by, max_slices, unit, nan, nulls, unlabelled, cluster_scope, common_rows, approx,
-            approx_agc, sample, sample_seed, on, label_time, label_conflicts, labels_open`` fix the states that are
-            kept; ``where`` must be SQL. ``metrics, truncate, aul_threshold, assignment_cells, at, clip, ci, quantiles``
+            classes, weight, where, by, timezone, max_slices, unit, nan, nulls, unlabelled, cluster_scope, common_rows,
+            approx, approx_agc, sample, sample_seed, on, label_time, label_conflicts, labels_open`` fix the states that
+            are kept; ``where`` must be SQL. Slices by parts of times are in `timezone`, by default in the zone of the
+            column in the first night. ``metrics, truncate, aul_threshold, assignment_cells, at, clip, ci, quantiles``
             are defaults that an evaluation may change.
 
         Returns
@@ -282,9 +283,10 @@ class Changing:
         ----------
         **options
             Additions, as in `streameval.evaluate`: ``score, cluster, sketch, classes, weight, unit`` name columns,
-            ``by`` names slicings; ``metrics, truncate, aul_threshold, at, ci`` extend or set the store's defaults and
-            need no file. The policies ``nan, nulls`` apply to added columns, and to others that had ``"error"``;
-            ``unlabelled`` may replace ``"error"``. ``max_slices`` replaces the store's limit.
+            ``by`` names slicings, and `timezone` the zone of the first by parts of times; ``metrics, truncate,
+            aul_threshold, at, ci`` extend or set the store's defaults and need no file. The policies ``nan, nulls``
+            apply to added columns, and to others that had ``"error"``; ``unlabelled`` may replace ``"error"``.
+            ``max_slices`` replaces the store's limit.
         data : path, URI, or list of those, optional
             The files of the nights, if they have moved.
         since : str or date, optional

@@ -159,7 +159,12 @@ def evaluate(
         results=tuple(results),
         options=recorded(request.options) | ({"by": list(by)} if by else {}),
         skipped=tuple(lost for entry in nights.entries for lost in entry.left_out),
-        source=store_source("show", context.location.name, len(nights.entries), arguments, request.options, options),
+        source=replace(
+            store_source("show", context.location.name, len(nights.entries), arguments, request.options, options),
+            zones={
+                name: zone for name, zone in configuration.zones.items() if any(name in key.columns for key in keys)
+            },
+        ),
         _more=None if filtered else more,  # its values cover all rows
     )
 

@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval import Store, evaluate, plot_curve
+from streameval import Store, attribute, evaluate, plot_curve
 from streameval.engine import fold
 from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.kernels import sweep
@@ -552,3 +553,59 @@ def test_histograms_beyond_the_budget_are_refused() -> None:
     assert len(evaluate(six, **asked).slices("user")) == 6
     with pytest.raises(OptionError, match=refused):
         evaluate(six, weight="w", **asked)
+
+
+@pytest.mark.parametrize("zones", [("UTC", "UTC"), ("Europe/Berlin", "UTC"), (None, None), (None, "+05:30")], ids=str)
+def test_parts_of_times_are_those_of_the_zone(tmp_path: Path, zones: tuple[str | None, str | None]) -> None:
+    """Of the column's zone or the requested one, in files of several zones; in their own order; results name it."""
+    rng, zone, files = np.random.default_rng(0), ZoneInfo("America/New_York"), []
+    seconds = rng.integers(1_772_000_000, 1_776_000_000, 400)  # the clocks change in both zones
+    labels, scores = rng.integers(0, 2, 400), rng.integers(0, 50, 400)
+    for i, name in enumerate(zones):
+        half = slice(200 * i, 200 * i + 200)
+        times = pa.array(seconds[half], pa.timestamp("s", name))
+        files.append(tmp_path / f"{i}.parquet")
+        pq.write_table(pa.table({"label": labels[half], "score": scores[half], "sent": times}), files[-1])
+    local = [dt.datetime.fromtimestamp(at, zone) for at in seconds.tolist()]
+    parts = {"hour(sent)": [at.hour for at in local], "day(sent)": [f"{at:%Y-%m-%d}" for at in local]}
+    options: dict[str, Any] = {"score": "score", "by": list(parts), "metrics": "roc_auc"}
+    found = evaluate(files, **options, timezone=zone.key)
+    assert found.to_dict()["timezones"] == dict.fromkeys(parts, zone.key)
+    for by, values in parts.items():
+        plain = pa.table({"label": labels, "score": scores, "part": values})
+        table, expected = found.slices(by), evaluate(plain, score="score", by="part", metrics="roc_auc")
+        counts = {one.slice["part"]: (one.rows, repr(one.value)) for one in expected.results if one.slice}
+        counts = {part: (rows, value.replace("nan", "None")) for part, (rows, value) in counts.items()}
+        rows = table.to_pylist()
+        assert {row[by]: (row["rows"], repr(row["roc_auc[score]"])) for row in rows} == counts
+        assert [row[by] for row in rows] == sorted(counts)
+        assert f"{by} is in the time zone {zone.key}" in str(found)
+        assert f"{by} is in the time zone {zone.key}." in found.to_html()
+    ranked = attribute(files, score="score", by="hour(sent)", timezone=zone.key)
+    assert ranked.to_dict()["timezones"] == {"hour(sent)": zone.key}
+    if zones[0] == zones[1]:
+        assert evaluate(files, **options).source.zones == ({} if zones[0] is None else dict.fromkeys(parts, zones[0]))
+    else:
+        with pytest.raises(SchemaError, match=r"1\.parquet: column 'sent' is .*; or name the zone .*--timezone UTC"):
+            evaluate(files, **options)
+    store = Store(tmp_path / "store", threads=1)
+    store.update(files[0], score="score", by="hour(sent)", timezone=zone.key)
+    store.update(files[1])
+    assert store.evaluate(by="hour(sent)").slices("hour(sent)") == evaluate(
+        files, score="score", by="hour(sent)", timezone=zone.key
+    ).slices("hour(sent)")
+    with pytest.raises(OptionError, match=r"timezone='UTC' contradicts the store's value"):
+        store.add(by="day(sent)", timezone="UTC")
+    own = Store(tmp_path / "own", threads=1)
+    own.update(files[0], score="score", by="hour(sent)")
+    if (zones[0] is None) != (zones[1] is None):
+        with pytest.raises(SchemaError, match=r"has times in \+05:30, unlike the nights of the store \(without a zone"):
+            own.update(files[1])
+    else:  # the zone of the first night is that of the column
+        own.update(files[1])
+        named = {"timezone": zones[0]} if zones[0] else {}
+        assert own.evaluate(by="hour(sent)").slices("hour(sent)") == evaluate(
+            files, score="score", by="hour(sent)", **named
+        ).slices("hour(sent)")
+    with pytest.raises(OptionError, match=r"'Europe/Berln' is not a time zone .*; did you mean 'Europe/Berlin'"):
+        evaluate(files, **options, timezone="Europe/Berln")

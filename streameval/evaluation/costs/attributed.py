@@ -113,6 +113,7 @@ class Attribution(AsJson):
             "rows": self.rows,
             "metric": self.metric,
             **({"slice_metric": self.slice_metric} if self.slice_metric else {}),
+            **({"timezones": dict(self.source.zones)} if self.source.zones else {}),
             **({"labels": self.labels} if self.labels else {}),
             **({"basis": self.basis, "labelled_share": self.labelled_share} if self.basis else {}),
             "totals": self.totals,

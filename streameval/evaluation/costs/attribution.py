@@ -336,6 +336,7 @@ _SHARED = (
     "ci",
     "unit",
     "where",
+    "timezone",
     "on_error",
     "delta_version",
     "snapshot",
@@ -475,6 +476,7 @@ def attribute(
     cluster: str | None = None,
     score: str | None = None,
     by: str | Sequence[str] | None = None,
+    timezone: str | None = None,
     ci: float | None = None,
     unit: str | None = None,
     adjust: str = "shown",
@@ -522,6 +524,8 @@ def attribute(
         Slicing columns, as in `streameval.evaluate`. Slices are ranked by shortfall × rows, where the shortfall is the
         value of all rows minus that of the slice. Slices with fewer than 20 positives or negatives are left out. The
         label column is `label`, by default ``label``. The data are read once more.
+    timezone : str, optional
+        Time zone of slices by parts of times, as in `streameval.evaluate`.
     ci, unit : optional
         Sampling intervals of the slices, as in `streameval.evaluate`. They are widened for selection: the intervals of
         R slices shown out of m eligible ones have level 1 − R (1 − ci) / m. With `unit`, a slice needs 20 effective
@@ -591,4 +595,4 @@ def attribute(
     )
     asked = {**options, "classes": given["classes"]}  # undo `checked_options`, which moves changed_from to classes
     repeat = command("attribute", result.source.data, asked) if result.source.command else ""
-    return replace(result, source=replace(result.source, command=repeat))
+    return replace(result, source=replace(result.source, command=repeat, zones=sliced.source.zones))

@@ -22,7 +22,7 @@ from streameval.evaluation.families import planned
 from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.request import NO_INTERVALS, Request
 from streameval.evaluation.slicing import Slicing
-from streameval.kinds import ByColumn, InMemory, in_words
+from streameval.kinds import ByColumn, InMemory, in_words, zone
 from streameval.options import active, honoured, kept_options, recorded, refuse
 from streameval.scan import Piece, Scan, Where
 from streameval.scan.derived import IdName
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from streameval.store.files.entries import Entry
 
 
-COMPUTED = "computed"  # the type of a slicing column that is computed, since the data lack it
+COMPUTED = "computed"  # the type of a slicing column that is computed, since the data lack it; a time zone may follow
 KEPT = kept_options()
 LATE = ("on", "label_time", "label_conflicts", "labels_open")  # these apply to folding, not to evaluations
 REPORTED = tuple(name for name, option in KEPT.items() if option.decides == "value")
@@ -331,7 +331,15 @@ class Configuration:
     @property
     def slicing(self) -> Slicing:
         """The slicings of every night."""
-        return Slicing.of(self.options["by"], self.options["max_slices"], _MANY_SLICES)
+        options = self.options
+        slicing = Slicing.of(options["by"], options["max_slices"], _MANY_SLICES, options["timezone"])
+        return replace(slicing, zones={**slicing.zones, **self.zones})
+
+    @property
+    def zones(self) -> dict[str, str]:
+        """The time zone of each slicing column that is a part of times with a zone, fixed by the first night."""
+        kinds = {name.removeprefix("by "): kind for name, kind in self.types.items() if name.startswith("by ")}
+        return {name: zone for name, kind in kinds.items() if (zone := _zone(kind))}
 
     @property
     def _all_states(self) -> dict[str, object]:
@@ -350,7 +358,7 @@ class Configuration:
             elif name == column:
                 types[name] = _key_type(schema.field(column), self.numbers)
             elif column not in schema.names:
-                types[name] = COMPUTED
+                types[name] = f"{COMPUTED} {self.slicing.timezones(schema).get(column, '')}".rstrip()
             elif kind := slice_type(schema.field(column).type, column, planned.pieces[0].name):
                 types[name] = kind
         return replace(self, types=types)
@@ -390,12 +398,14 @@ class Configuration:
         """
         slices = {column: self.types[name] for column, name in self._slices.items() if name in self.types}
         for column, kind in slices.items():
-            if (kind == COMPUTED) == (column in planned.schema.names):
-                have = "has" if kind == COMPUTED else "lacks"
+            computed = kind.partition(" ")[0] == COMPUTED
+            if computed == (column in planned.schema.names):
+                have = "has" if computed else "lacks"
                 raise SchemaError(
                     f"{planned.pieces[0].name}: it {have} a column {column!r}, unlike the nights of the store; "
                     "rename the column, or create another store"
                 )
+        self._check_zones(planned, slices)
         fields = []
         for field in without_views(planned.schema):
             due, sliced = self.types.get(field.name), slices.get(field.name)
@@ -404,10 +414,26 @@ class Configuration:
                 own = _key_type(field, self.numbers)
             if due not in (None, own):
                 field = _widen(field, planned, arrow_type(due), "holds")
-            if sliced and slice_type(field.type, field.name, planned.pieces[0].name) not in (sliced, ""):
+            if (
+                sliced
+                and not sliced.startswith(COMPUTED)
+                and slice_type(field.type, field.name, planned.pieces[0].name) not in (sliced, "")
+            ):
                 field = _widen(field, planned, _slices_arrow_type(sliced), "slices by")
             fields.append(field)
         return replace(planned, schema=pa.schema(fields))
+
+    def _check_zones(self, planned: Scan, slices: Mapping[str, str]) -> None:
+        """Raise `SchemaError` if times have a zone, and those of the nights of the store have none, or conversely."""
+        for each in () if self.options["timezone"] else self.slicing.derived(planned.schema):
+            field = planned.schema.field(each.column)
+            own, kept = replace(each, zone="").zone_of(field), _zone(slices.get(each.name, ""))
+            if each.name in slices and pa.types.is_timestamp(plain(field.type)) and bool(own) != bool(kept):
+                raise SchemaError(
+                    f"{planned.pieces[0].name}: column {each.column!r} has times {_in_zone(own)}, unlike the nights of "
+                    f"the store ({_in_zone(kept)}); write the column as there, or create another store with one zone "
+                    "for all nights (--timezone)"
+                )
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -503,12 +529,25 @@ def _slices_arrow_type(kind: str) -> pa.DataType:
     with suppress(ValueError, TypeError):
         if kind in _SLICES:
             return _SLICES[kind]
+        if _zone(kind):
+            zone("timezone", _zone(kind))
+            return _SLICES[COMPUTED]
         if match := re.fullmatch(r"decimal(32|64|128|256)\((\d{1,2}), (\d{1,2})\)", kind):
             return (pa.decimal256 if match[1] == "256" else pa.decimal128)(int(match[2]), int(match[3]))
         if match := re.fullmatch(r"timestamp\[(\w{1,2}), tz=(.+)\]", kind):
             return pa.timestamp(match[1], match[2])
         return pa.type_for_alias(kind)
     raise _unknown_type_error(kind)
+
+
+def _zone(kind: str) -> str:
+    """The time zone of a slicing column that is computed; empty for other columns, and for times without a zone."""
+    computed, _, name = kind.partition(" ") if isinstance(kind, str) else ("", "", "")
+    return name if computed == COMPUTED else ""
+
+
+def _in_zone(name: str) -> str:
+    return f"in {name}" if name else "without a zone"
 
 
 def _unknown_type_error(kind: object) -> FormatError:
