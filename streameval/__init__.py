@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from streameval._submodules import submodules
+from streameval._submodules import import_submodule
 from streameval._version import __version__
 
 _NAMES = {
@@ -58,7 +58,8 @@ __all__ += _HOMES
 
 def __getattr__(name: str) -> Any:
     """Import a public name, or a module, on first use."""
-    return getattr(importlib.import_module(_HOMES[name]), name) if name in _HOMES else submodules(__name__)(name)
+    home = _HOMES.get(name)
+    return import_submodule(__name__, name) if home is None else getattr(importlib.import_module(home), name)
 
 
 def __dir__() -> list[str]:

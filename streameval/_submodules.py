@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import ModuleType
 
 
-def submodules(package: str) -> Callable[[str], ModuleType]:
-    """The ``__getattr__`` of a package whose modules are imported when they are first named, as `help` does."""
-    return partial(_submodule, package)
+def import_when_named(package: str) -> None:
+    """Give a package a ``__getattr__`` that imports its modules when they are first named, as `help` does.
+
+    Type checkers know the modules, so this is a call rather than a definition that would hide misspelt names.
+    """
+    vars(sys.modules[package])["__getattr__"] = partial(import_submodule, package)
 
 
-def _submodule(package: str, name: str) -> ModuleType:
+def import_submodule(package: str, name: str) -> ModuleType:
+    """Import a module of a package; raises `AttributeError` if there is none."""
     missing = AttributeError(f"module {package!r} has no attribute {name!r}")
     if name.startswith("_"):
         raise missing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -59,6 +60,27 @@ def test_python_examples_run(code: str, checkout: Path) -> None:
     if "tcp://" in code:
         pytest.skip("needs a scheduler; tests/engine/cluster runs the same call")
     subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=checkout, env=environment(), check=True)
+
+
+def test_dotted_names_work_after_import_alone() -> None:
+    """Those of guides, messages and docstrings, in a process that has imported ``streameval`` and nothing else."""
+    texts = [path.read_text() for path in (ROOT / ".github").glob("*.md")]
+    texts += [path.read_text() for folder in (".", "notebooks", "benchmarks") for path in (ROOT / folder).glob("*.md")]
+    texts += [path.read_text() for path in (ROOT / "notebooks").glob("*.ipynb")]
+    for path in (ROOT / "streameval").rglob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        texts += [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    names = {name for text in texts for name in re.findall(r"(?<![\w'/])streameval(?:\.[A-Za-z]\w*)+", text)}
+    names -= {f"streameval.{key}" for key in ("header", "kind", "library", "rows", "version")}  # metadata of files
+    assert len(names) > 150
+    code = f"""
+import functools, pkgutil, importlib, streameval
+for name in {sorted(names)}:
+    functools.reduce(getattr, name.split(".")[1:], streameval)
+for found in pkgutil.walk_packages(streameval.__path__, "streameval."):
+    assert not found.ispkg or "__getattr__" in vars(importlib.import_module(found.name)), found.name
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_every_command_named_exists() -> None:

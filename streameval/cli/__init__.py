@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streameval._submodules import import_when_named
 from streameval._version import __version__
 from streameval.cli import simulate, store
 from streameval.cli.console import JUDGED, PAGES, Commands, Output, as_json, progress_bar, stacked, table
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 __all__ = ["main"]
+import_when_named(__name__)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from streameval._submodules import submodules
+from streameval._submodules import import_when_named
 from streameval.errors import OptionError
 from streameval.options import honoured
 
@@ -169,5 +169,4 @@ def check_timeout(client: Client | str | None, scheduler_timeout: float) -> None
         )
 
 
-if not TYPE_CHECKING:  # type checkers know the modules
-    __getattr__ = submodules(__name__)
+import_when_named(__name__)

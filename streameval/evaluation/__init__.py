@@ -10,7 +10,7 @@ import inspect
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streameval._submodules import submodules
+from streameval._submodules import import_when_named
 from streameval.evaluation.files import Files, Forecast
 from streameval.evaluation.finalize import finalize_all
 from streameval.evaluation.multiclass import expanded
@@ -354,5 +354,4 @@ def explain(data: object, **options: Any) -> Forecast:
 
 explain.__signature__ = inspect.signature(evaluate)  # type: ignore[attr-defined]  # PEP 362 reads it, typeshed lacks it
 
-if not TYPE_CHECKING:  # type checkers know the modules
-    __getattr__ = submodules(__name__)
+import_when_named(__name__)

@@ -224,7 +224,7 @@ class Entry:
     thresholded : whether it reads the rows beyond a threshold that depends on the data; such metrics use fewer blocks
     beyond : which rows beyond its threshold determine its sampling error: ``rows``, ``positives`` or ``negatives``
     no_interval : why it has no sampling interval
-    units : which units determine its sampling error, kinds of `streameval.metrics.units.Sizes.counts`
+    units : which units determine its sampling error, kinds of `counts` of `streameval.metrics.units.Sizes`
     rowwise : metric of its standard error where each row is a unit, without replicates
     needs : what it reads of the parts of exact scores: ``ranks`` for a `streameval.states.scores.parts.RankedPart`,
         ``groups`` for all else

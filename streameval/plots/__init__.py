@@ -20,9 +20,7 @@ distinguish.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from streameval._submodules import submodules
+from streameval._submodules import import_when_named
 from streameval.plots.comparisons import plot_differences as plot_differences
 from streameval.plots.comparisons import plot_slices as plot_slices
 from streameval.plots.curves import BaseStyle as BaseStyle
@@ -41,5 +39,4 @@ from streameval.plots.scores import plot_reliability as plot_reliability
 from streameval.plots.scores import plot_score_distributions as plot_score_distributions
 from streameval.plots.scores import plot_thresholds as plot_thresholds
 
-if not TYPE_CHECKING:  # type checkers know the modules
-    __getattr__ = submodules(__name__)
+import_when_named(__name__)

@@ -6,9 +6,6 @@ whether higher is better.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from streameval._submodules import import_when_named
 
-from streameval._submodules import submodules
-
-if not TYPE_CHECKING:  # type checkers know the modules
-    __getattr__ = submodules(__name__)
+import_when_named(__name__)

@@ -37,9 +37,7 @@ batch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from streameval._submodules import submodules
+from streameval._submodules import import_when_named
 from streameval.scan.derived import Derived as Derived
 from streameval.scan.faults import READ_ERRORS as READ_ERRORS
 from streameval.scan.faults import reason as reason
@@ -68,5 +66,4 @@ from streameval.scan.reading import read as read
 from streameval.scan.where import Test as Test
 from streameval.scan.where import Where as Where
 
-if not TYPE_CHECKING:  # type checkers know the modules
-    __getattr__ = submodules(__name__)
+import_when_named(__name__)

@@ -30,9 +30,7 @@ The modules, from the bottom up:
 - ``changing`` and ``store``: the verbs.
 """
 
-from typing import TYPE_CHECKING
-
-from streameval._submodules import submodules
+from streameval._submodules import import_when_named
 from streameval.store.changing import Update
 from streameval.store.nights.gate import Check
 from streameval.store.nights.history import History
@@ -40,5 +38,4 @@ from streameval.store.store import Store
 
 __all__ = ["Check", "History", "Store", "Update"]
 
-if not TYPE_CHECKING:  # type checkers know the modules
-    __getattr__ = submodules(__name__)
+import_when_named(__name__)

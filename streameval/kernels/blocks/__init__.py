@@ -1,1 +1,5 @@
 """Compiled loops over units in blocks."""
+
+from streameval._submodules import import_when_named
+
+import_when_named(__name__)

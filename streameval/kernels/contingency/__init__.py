@@ -1,1 +1,5 @@
 """Loops over tables of classes and clusters."""
+
+from streameval._submodules import import_when_named
+
+import_when_named(__name__)

@@ -3,9 +3,8 @@
 A name is a local path or a URI that `pyarrow.fs` understands. Any segment may have wildcards: ``*``, ``?``, ``[abc]``,
 and ``**`` for any number of directories. They are expanded segment by segment, so ``s3://b/2026-*/x`` lists one level
 only. The name of an existing local file or directory is never a pattern. Directories are walked recursively
-(`streameval.scan.files.walk`); what is not Parquet (`streameval.scan.files.walk`) is left out and listed. The
-files of a Delta table are those in its log (`streameval.scan.files.tables`). `streameval.scan.files.file` defines the
-identity of a file.
+and what is not Parquet is left out and listed (`streameval.scan.files.walk`). The files of a Delta table are those in
+its log (`streameval.scan.files.tables`).
 
 *Identity.* Every file is identified by its path relative to the *root* of its input: the named directory, or the part
 of the pattern before the first wildcard. Hive segments (``night=2026-01-01``) at the end of a root belong to the

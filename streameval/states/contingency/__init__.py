@@ -1,1 +1,5 @@
 """States of clusters against classes."""
+
+from streameval._submodules import import_when_named
+
+import_when_named(__name__)

@@ -1,1 +1,5 @@
 """States split by a key."""
+
+from streameval._submodules import import_when_named
+
+import_when_named(__name__)

@@ -1,1 +1,5 @@
 """The files of a store."""
+
+from streameval._submodules import import_when_named
+
+import_when_named(__name__)
