@@ -16,7 +16,6 @@ Spilling costs time and changes no result.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import heapq
 import itertools
@@ -34,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval import posix
 from streameval.errors import OptionError, SpillError
 from streameval.forks import new_lock
 from streameval.kernels.jit import COMPILING, tell_before_compiling
@@ -80,10 +80,8 @@ class SpillFile:
         with self._lock:
             start = self._end
             self._end += len(data)
-        done = 0
         try:
-            while done < len(data):
-                done += os.pwrite(self._file.fileno(), data[done : done + (1 << 30)], start + done)
+            posix.write_at(self._file.fileno(), data, start)
         except OSError as error:
             with self._lock:
                 if self._end == start + len(data):  # it was the last one, so its space can be released
@@ -95,17 +93,14 @@ class SpillFile:
     def read(self, offset: int, out: Array) -> None:
         """Fill `out` with the bytes from `offset` on; raises `SpillError` if they cannot be read."""
         data = out.reshape(-1).view(np.uint8).data
-        done = 0
-        while done < len(data):
-            try:
-                count = os.preadv(self._file.fileno(), [data[done : done + (1 << 30)]], offset + done)
-            except OSError as error:
-                raise self._failure(error, "read") from error
-            if count == 0:
-                raise SpillError(
-                    errno.EIO, "the spill file ended early; was it truncated by another process?", str(self.directory)
-                )
-            done += count
+        try:
+            whole = posix.read_at(self._file.fileno(), data, offset)
+        except OSError as error:
+            raise self._failure(error, "read") from error
+        if not whole:
+            raise SpillError(
+                errno.EIO, "the spill file ended early; was it truncated by another process?", str(self.directory)
+            )
 
 
 class Buffer:
@@ -238,7 +233,6 @@ def _address(array: Array) -> int:
 _LARGE_PAGE = 1 << 21  # bytes
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _DISK = Path("/var/tmp")  # noqa: S108 - `tempfile` unlinks spill files, so no name can be guessed; /tmp is often in memory
-_PAGES = Path("/proc/self/statm")
 
 
 def parse_bytes(text: str | int) -> int:
@@ -259,48 +253,6 @@ def parse_bytes(text: str | int) -> int:
     if not 1 <= size < math.inf:
         raise OptionError(f"memory={text!r} is not a positive size; write for instance 2GiB or 500MB")
     return int(size)
-
-
-@cache
-def available_memory() -> int:
-    """Bytes of memory that this process may use: physical memory, or the limit of its cgroup if that is lower. Cached.
-
-    Examples
-    --------
-    >>> available_memory() > 0
-    True
-    """
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in _cgroup_limits():
-        with suppress(OSError):
-            text = limit.read_text().strip()
-            total = min(total, int(text)) if text.isdigit() else total
-    return total
-
-
-def _cgroup_limits() -> Iterator[Path]:
-    """Files that may contain a memory limit of this process's cgroup or of its parents (cgroup v1 and v2)."""
-    root = Path("/sys/fs/cgroup")
-    yield root / "memory" / "memory.limit_in_bytes"
-    with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            base, name = (root, "memory.max") if not controllers else (root / "memory", "memory.limit_in_bytes")
-            here = base / path.lstrip("/")
-            for folder in (here, *here.parents):
-                if base in (folder, *folder.parents):
-                    yield folder / name
-
-
-def available_threads() -> int:
-    """Number of processors on which this process may run, respecting affinity.
-
-    Examples
-    --------
-    >>> available_threads() >= 1
-    True
-    """
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def spill_directory(path: str | os.PathLike[str] | None = None) -> Path:
@@ -356,15 +308,7 @@ def give_back_freed() -> None:
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
-    with suppress(AttributeError, OSError):  # only the C libraries of Linux have it, except musl
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def process_memory() -> int:
-    """Resident memory of this process in bytes; 0 if the system does not report it."""
-    with suppress(OSError):
-        return int(_PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return 0
+    posix.trim_heap()
 
 
 LEAST_ROOM = 1 / 8  # share of the limit that is always left to states
@@ -399,7 +343,7 @@ class Budget:
     def __init__(
         self, limit: int | None = None, directory: str | os.PathLike[str] | None = None, threads: int = 2
     ) -> None:
-        self.limit = available_memory() // 4 if limit is None else limit
+        self.limit = posix.available_memory() // 4 if limit is None else limit
         self.directory = spill_directory(directory)
         self.threads = threads
         self.room = self.limit  # bytes for arrays: the limit minus what is reserved
@@ -414,7 +358,7 @@ class Budget:
         self._spare_bytes = 0
         self._lock = new_lock()
         self._file: SpillFile | None = None
-        self._base = process_memory()
+        self._base = posix.process_memory()
         self._relieved = self._base  # bytes of the process when freed memory was last returned
         self._compiling = 0
         tell_before_compiling(self)
@@ -524,11 +468,11 @@ class Budget:
 
         It must also have grown since memory was last returned, since freed memory that is being reused does no harm.
         """
-        taken = process_memory()
+        taken = posix.process_memory()
         self._relieved = min(self._relieved, taken)
         if taken - self._base > self.limit and taken - self._relieved > self.limit * _GROWTH:
             give_back_freed()
-            self._relieved = process_memory()
+            self._relieved = posix.process_memory()
 
     def hold(self, array: Array, overhead: int = 0) -> Buffer:
         """Count an array in the budget; this may spill it or other arrays.

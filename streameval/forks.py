@@ -13,7 +13,6 @@ Spill files are shared with the parent, so a child that spills begins a file of 
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary, ref
 
 from streameval.errors import StreamevalError
+from streameval.posix import around_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -197,8 +197,7 @@ def _free_properties() -> None:
                         value.lock = threading.RLock()  # type: ignore[attr-defined]  # it is gone from typeshed
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_child)
+around_forks(_before, _after, _in_child)
 
 
 def import_deltalake() -> Any:

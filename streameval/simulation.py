@@ -58,9 +58,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streameval.budget import available_threads
 from streameval.errors import OptionError, StreamevalError
 from streameval.forks import compute
+from streameval.posix import available_threads
 from streameval.saving import check_local
 
 if TYPE_CHECKING:

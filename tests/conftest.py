@@ -39,7 +39,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are processors: while a test waits for a process or a disk, another one runs."""
-    from streameval.budget import available_threads
+    from streameval.posix import available_threads
 
     return available_threads() + 1
 

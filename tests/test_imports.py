@@ -6,6 +6,7 @@ import ast
 import functools
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 PACKAGE = Path(streameval.__file__).parent
 
 # Every room with the rooms it may import; BASE is open to all. The order of the lines is the order of the floors.
-BASE = {"_submodules", "_version", "errors", "forks", "kinds", "saving", "streams", "typing", "wording"}
+BASE = {"_submodules", "_version", "errors", "forks", "kinds", "posix", "saving", "streams", "typing", "wording"}
 LAYERS: dict[str, set[str]] = {
     "_version": set(),
     "_submodules": set(),
     "typing": set(),
     "errors": set(),
+    "posix": set(),
     "forks": set(),
     "streams": set(),
     "wording": set(),
@@ -44,7 +46,7 @@ LAYERS: dict[str, set[str]] = {
     "rules": {"results"},
     "plots": {"results"},
     "report": {"plots", "results"},
-    "simulation": {"budget"},
+    "simulation": set(),
     "states": {"budget", "kernels"},
     "metrics": {"budget", "kernels", "results", "states"},
     "arrays": {"budget", "kernels", "metrics", "plots", "results", "states"},
@@ -339,3 +341,17 @@ def test_nothing_is_compiled_before_a_loop_is_called() -> None:
         "assert pickle.loads(pickle.dumps(two_sum)) is two_sum\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_calls_of_posix_stand_in_one_file() -> None:
+    """Another system is refused there, in one line; sockets, signals and paths are everywhere."""
+    own = re.compile(
+        r"\bfcntl\b|import resource|CDLL|os\.(pwrite|preadv|sysconf|register_at_fork|sched_|fork\b)|\"/proc"
+    )
+    using = [path for path in FILES if own.search(path.read_text())]
+    assert using == [PACKAGE / "posix.py"]
+    code = "import os, sys; import streameval; os.name = 'nt'; import streameval.posix"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.endswith(
+        "ImportError: streameval runs on Linux, not on nt; use WSL, a container or a virtual machine\n"
+    )

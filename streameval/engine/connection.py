@@ -21,9 +21,9 @@ import distributed
 from distributed.comm import CommClosedError
 
 from streameval._version import __version__
-from streameval.budget import available_memory
 from streameval.errors import ClusterError, OptionError, StreamevalError
 from streameval.forks import is_forked, on_fork
+from streameval.posix import available_memory
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def _answers(client: distributed.Client, scheduler_timeout: float) -> tuple[dict
         try:
             import_module("streameval.engine.work")  # imported by every task
             from streameval._version import __version__ as version
-            from streameval.budget import available_memory as available
+            from streameval.posix import available_memory as available
         except ImportError:
             return None, 0, 0, 1.0
         pause = dask.config.get("distributed.worker.memory.pause", None) or 1.0

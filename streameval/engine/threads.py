@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
-from streameval.budget import Budget, available_memory, available_threads, parse_bytes, spill_directory
+from streameval.budget import Budget, parse_bytes, spill_directory
 from streameval.engine import Job, Work
 from streameval.engine.fold import (
     STATE_SHARE,
@@ -36,6 +36,7 @@ from streameval.errors import SpillError
 from streameval.forks import compute
 from streameval.kinds import whole
 from streameval.metrics.finalize import combine, ingredients, partials, remember
+from streameval.posix import available_memory, available_threads
 from streameval.states import codec
 from streameval.states.rounds import FirstRound, run
 from streameval.wording import plural

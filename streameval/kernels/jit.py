@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 from zlib import crc32
 
+from streameval import posix
 from streameval.errors import StreamevalError
 from streameval.forks import new_lock
 
@@ -189,19 +190,14 @@ def _compiled(function: Loop) -> Loop:
 def _lock(folder: str, loop: str) -> Iterator[None]:
     """Keep other processes from compiling a loop; without effect after 30 s, and where files cannot be locked."""
     with ExitStack() as unlock:
-        with suppress(ImportError, OSError):
-            import fcntl
-
+        with suppress(OSError):
             # one byte for each loop: a process that compiles a loop also compiles those that it calls
             file, place, until = _lock_file(folder), crc32(loop.encode()), time.monotonic() + _PATIENCE
             while time.monotonic() < until:
-                try:
-                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-                except BlockingIOError:
-                    time.sleep(_POLL)
-                    continue
-                unlock.callback(fcntl.lockf, file, fcntl.LOCK_UN, 1, place)
-                break
+                if posix.lock_byte(file, place):
+                    unlock.callback(posix.unlock_byte, file, place)
+                    break
+                time.sleep(_POLL)
         yield
 
 

@@ -29,7 +29,7 @@ from processes import opened
 from strategies import SUBJECTS
 
 from streameval import budget as memory
-from streameval import evaluate, scan
+from streameval import evaluate, posix, scan
 from streameval.budget import Budget, SpillFile, parse_bytes
 from streameval.engine import fold
 from streameval.engine.threads import map_tasks, tree
@@ -557,7 +557,7 @@ def test_freed_memory_is_given_back_where_the_process_has_grown_by_the_limit(
     """And again once it has grown by another part of the limit, not where it only uses freed memory again."""
     given: list[int] = []
     taken = [5_000_000]
-    monkeypatch.setattr(memory, "process_memory", lambda: taken[-1])
+    monkeypatch.setattr(posix, "process_memory", lambda: taken[-1])
     monkeypatch.setattr(memory, "give_back_freed", lambda: given.append(taken[-1]))
     budget = Budget(1_000_000, tmp_path)
     for now in (5_000_000, 6_000_000, 6_000_001, 6_000_001, 6_020_000, 6_040_000, 6_040_000, 5_500_000, 6_001_000):

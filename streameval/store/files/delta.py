@@ -32,6 +32,7 @@ from pyarrow import fs
 
 from streameval.errors import FormatError, StoreError
 from streameval.forks import import_deltalake
+from streameval.posix import locked_folder
 from streameval.saving import sync
 from streameval.scan import READ_ERRORS, reason, remedied
 from streameval.store.files.location import check_conditional_writes
@@ -440,8 +441,6 @@ def _delete_cut(location: Location, number: int) -> None:
     Two processes must not both do so, as the second would delete what the first has committed: under a lock, each looks
     again. Local commits get their name once they are written, and a moment later other hosts see them whole, too.
     """
-    import fcntl
-
     cut = list[int]()
     with suppress(FileNotFoundError):
         while read_commit(location, number + len(cut)) is None:
@@ -451,15 +450,11 @@ def _delete_cut(location: Location, number: int) -> None:
     if not location.local:
         raise OSError(f"{_file(location, cut[0]).name} is empty or cut off; delete it and run again")
     time.sleep(MOMENT)
-    handle = os.open(location.child(LOG).path, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with locked_folder(location.child(LOG).path):
         for later in cut:
             with suppress(FileNotFoundError):
                 if read_commit(location, later) is None:
                     Path(_file(location, later).path).unlink()
-    finally:
-        os.close(handle)
 
 
 def _settle(location: Location, number: int) -> None:
