@@ -11,8 +11,8 @@ from streameval.errors import OptionError
 from streameval.plots.canvas import checked_path, new_figure, save
 from streameval.plots.comparisons import plot_differences, plot_slices
 from streameval.plots.curves import plot_curve, plot_purity_by_size
-from streameval.plots.labels import arrange_all
-from streameval.plots.scores import draw_corp, draw_reliability, plot_score_distributions, plot_thresholds
+from streameval.plots.labels import arrange_all, curves_on
+from streameval.plots.scores import draw_corp, draw_reliability, mark_rates, plot_score_distributions, plot_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _WIDE, _HIGH = 5.4, 4.9  # inches of a panel
 _ACROSS = 3
-_MOST = 24  # panels
+_MOST = 6  # panels
+_FIRST = ("ROC curve", "Precision-recall curve", "Lift curve", "Reliability")  # after differences and slices
 _LINES = 10  # differences of a panel
 _CALIBRATION = ("brier_score", "log_loss", "ece*", "mce", "ecce_*", "corp.*", "calibration_*")
 
@@ -41,7 +42,7 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
     - Clusters: the lift curves, and purity by size.
     - Differences, and the first metric of each slicing.
 
-    A panel whose curve is undefined gives the reason. There are at most 24 panels.
+    A panel whose curve is undefined gives the reason. There are at most six panels; a line below them names the others.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
         raise OptionError(
             "there is nothing to draw: the evaluation has no counts of scores or clusters, no slices, no differences"
         )
-    panels = panels[:_MOST]
+    panels, others = _choose(panels)
     across = min(_ACROSS, len(panels))
     down = -(-len(panels) // across)
     figure = new_figure(_WIDE * across, _HIGH * down)
@@ -89,8 +90,24 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
             reason = textwrap.fill(str(error), 44)
             ax.text(0.5, 0.5, reason, ha="center", va="center", fontsize=9, color="#404040")
     arrange_all(figure)
+    if others:
+        said = textwrap.fill(f"Not drawn: {'; '.join(others)}", 60 * across)
+        figure.text(0.5, 0.002, said, ha="center", va="bottom", fontsize=8, color="#404040")
     save(figure, path)
     return figure
+
+
+def _choose(panels: list[Panel]) -> tuple[list[Panel], list[str]]:
+    """The panels to draw in their order, the first of each kind before further ones, and the titles of the others."""
+    kinds: dict[str, int] = {}
+    ranks = []
+    for title, _ in panels:
+        kind = "slices" if " by " in title and "Purity" not in title else title.split()[0]
+        kinds[kind] = kinds.get(kind, -1) + 1
+        leading = kind in ("slices", "Differences") or title in _FIRST
+        ranks.append((kinds[kind], not leading))
+    chosen = sorted(sorted(range(len(panels)), key=lambda i: ranks[i])[:_MOST])
+    return [panels[i] for i in chosen], [title for i, (title, _) in enumerate(panels) if i not in chosen]
 
 
 def _panels(found: Evaluated) -> Iterator[Panel]:
@@ -131,8 +148,12 @@ def _titled_differences(some: Sequence[Scalar], title: str, ax: Axes) -> None:
 
 def _curves(found: Evaluated, name: str, columns: tuple[str, ...], ax: Axes) -> None:
     """The curves of all columns on the same axes."""
-    for curve in _defined(found, name, columns).values():
+    curves = list(_defined(found, name, columns).values())
+    for curve in curves:
         plot_curve(curve, ax=ax)
+    if name == "roc":
+        colors = {str(c.of): str(line.get_color()) for c, line in zip(curves, curves_on(ax), strict=True)}
+        mark_rates(ax, found.results, colors)
 
 
 def _diagram(found: Evaluated, name: str, draw: Callable[..., None], ax: Axes) -> None:

@@ -7,6 +7,7 @@ positive. Below the diagonal the score is too high, above it too low.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from streameval.plots.labels import CURVE, arrange
 from streameval.results import Reliability
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -324,6 +325,30 @@ def draw_thresholds(ax: Axes, curve: Curve, results: Sequence[Scalar], *, log: b
     ax.set(ylim=(-0.02, 1.02), xlabel=f"Threshold of {curve.of}", ylabel="Share")
     ax.set_title("What a threshold gives", pad=24)
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize=9, frameon=False)
+
+
+_RATES = re.compile(r"(tpr@fpr|fpr@tpr)=(.+)")
+_LOW = 0.01  # false positive rate below which points need a logarithmic axis
+
+
+def mark_rates(ax: Axes, results: Sequence[Scalar], colors: Mapping[str, str]) -> None:
+    """Mark the requested rates on the ROC curves of some columns, on a logarithmic axis if one lies below 1 %."""
+    points = []
+    for result in results:
+        match = _RATES.fullmatch(result.metric)
+        if match and result.of in colors and result.slice is None and np.isfinite(result.value):
+            rates = (float(match[2]), result.value)
+            points.append((*(rates if match[1] == "tpr@fpr" else rates[::-1]), colors[result.of]))
+    lowest = min((x for x, _, _ in points if x > 0), default=1.0)
+    if lowest < _LOW:
+        for line in ax.get_lines():
+            if np.array_equal(line.get_xdata(), [0, 1]):  # the diagonal is curved here
+                line.set_data(*[np.geomspace(lowest / 10, 1, 200)] * 2)
+        ax.set_xscale("log", nonpositive="clip")
+        ax.set_xlim(lowest / 3, 1.05)
+        canvas.plain_log(ax.xaxis)
+    for x, y, color in points:
+        ax.plot(x, y, color=color, marker="o", markersize=5, zorder=4, clip_on=False)
 
 
 def _name(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:

@@ -195,7 +195,7 @@ def evaluation_page(evaluation: Found, evidence: Evidence) -> Page:
         results.append(Text(said, "note"))
     if not evidence.curves and not evidence.distributions:
         results.append(Text("There is nothing to draw: these results have no curves here.", "note"))
-    curves: list[Block] = [*curve_figures(evidence.curves, colours), *pictures.purity(evidence.curves)]
+    curves: list[Block] = [*curve_figures(evidence.curves, colours, values), *pictures.purity(evidence.curves)]
     curves += [Text(bands, "note")] if (bands := bands_said(evidence.curves)) else []
     calibration = value_tables(subjects[_CALIBRATION], meanings)
     points: list[Block] = [*value_tables(subjects[_THRESHOLDS], meanings)]

@@ -31,7 +31,7 @@ from streameval.plots import (
 from streameval.plots.canvas import COLORS, DASHES
 from streameval.plots.comparisons import plot_series, slice_labels
 from streameval.plots.labels import curves_on
-from streameval.plots.scores import draw_corp, draw_reliability, draw_thresholds
+from streameval.plots.scores import draw_corp, draw_reliability, draw_thresholds, mark_rates
 from streameval.report.elements import Figure, Key
 from streameval.report.values import NONE, joined, number
 from streameval.wording import plural, visible
@@ -246,30 +246,34 @@ def _figure(
         yield Figure(title, canvas.svg(title, description), tuple(key), wide)
 
 
-def curve_figures(curves: Sequence[Curve], colours: Mapping[str, int]) -> Iterator[Figure]:
+def curve_figures(
+    curves: Sequence[Curve], colours: Mapping[str, int], results: Sequence[Scalar] = ()
+) -> Iterator[Figure]:
     """A figure for each kind of curve with all columns.
 
     Parameters
     ----------
     curves : the curves, in drawing order
     colours : series number of each column
+    results : results whose requested rates to mark on ROC curves
     """
     for name, (title, area, random) in _CURVES.items():
         if kind := [curve for curve in curves if curve.name == name]:
             key = [Key(c.of or "", _area(c), look(colours[c.of or ""])) for c in kind]
             about = f"{title} of {'; '.join(f'{k.name}, {area} {k.value}' for k in key)}."
             key += [Key(random, "", "ref"), Key("best possible", "", "ideal")]
-            draw = partial(_draw_curves, kind, colours)
+            draw = partial(_draw_curves, kind, colours, results if name == "roc" else ())
             yield from _figure(f"curve-{name}", title, f"{about} Dashed: {random}; dotted: best possible.", draw, key)
 
 
-def _draw_curves(curves: Sequence[Curve], colours: Mapping[str, int], ax: Axes) -> None:
+def _draw_curves(curves: Sequence[Curve], colours: Mapping[str, int], results: Sequence[Scalar], ax: Axes) -> None:
     for curve in curves:
         before, colour = len(ax.collections), COLORS[colours[curve.of or ""] % len(COLORS)]
         plot_curve(curve, ax=ax, legend=False)
         curves_on(ax)[-1].set_color(colour)
         for shade in ax.collections[before:]:
             shade.set_facecolor(colour)
+    mark_rates(ax, results, {str(curve.of): COLORS[colours[curve.of or ""] % len(COLORS)] for curve in curves})
 
 
 def _area(curve: Curve) -> str:
