@@ -6,6 +6,7 @@ Running them takes minutes, so that it is left out unless asked for: ``pytest -m
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import resource
@@ -179,3 +180,14 @@ def test_what_a_scheduler_runs_ends_with_the_gate(tmp_path: Path) -> None:
             pq.write_table(turned, tmp_path / "data" / "night=2026-01-03" / "part-0.parquet")
         done = subprocess.run(["/bin/sh", "-c", command], cwd=tmp_path, env=env, capture_output=True, check=False)
         assert done.returncode == status, done.stderr
+    poster = script.with_name("curl")
+    poster.write_text("#!/bin/sh\ncat > posted.json\n")
+    poster.chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", "-c", fenced(path, "sh")], cwd=tmp_path, env=env, capture_output=True, check=False
+    )
+    assert (done.returncode, "FAIL" in json.loads((tmp_path / "posted.json").read_text())["text"]) == (3, True)
+    night = ast.parse(fenced(path, "dagster"))
+    asset = next(node for node in night.body if isinstance(node, ast.FunctionDef))
+    called = {node.func.attr for node in ast.walk(asset) if isinstance(node, ast.Call) and "attr" in vars(node.func)}
+    assert {"update", "check", "MaterializeResult", "AssetCheckResult"} <= called
