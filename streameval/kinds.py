@@ -112,7 +112,10 @@ def texts(name: str, given: object) -> tuple[str, ...]:
     """
     several = _elements(given)
     if several is None or not all(isinstance(text, str) for text in several):
-        raise OptionError(f"{name}={given!r} must be a name or a list of names")
+        arrays = ""
+        if name in ("label", "score") and not isinstance(given, dict):
+            arrays = "; roc_auc_score(y_true, y_score) and average_precision_score take arrays"
+        raise OptionError(f"{name}={str(given)[:60]} must be a name or a list of names{arrays}")
     _refuse_empty(name, several)
     for text in several:
         _refuse_bytes(name, text)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def plural(count: int, word: str) -> str:
@@ -57,6 +62,17 @@ def digits(number: float, most: int = 6) -> str:
     return f"−{text[1:]}" if text.startswith("-") else text
 
 
+def amount(rows: float) -> str:
+    """A number of rows, or a sum of their weights: with separators, and decimals of small sums only.
+
+    Examples
+    --------
+    >>> amount(7531), amount(1361753.25), amount(12.5)
+    ('7,531', '1,361,753', '12.5')
+    """
+    return f"{rows:,.0f}" if float(rows).is_integer() or rows >= 1e5 else f"{rows:,.6g}"
+
+
 def canonical(name: str) -> str:
     """The name of a metric with its numbers as results spell them.
 
@@ -91,6 +107,38 @@ def hint(name: str, names: Iterable[str]) -> str:
     """
     near = nearest(name, names)
     return "" if near is None else f"did you mean {near!r}? "
+
+
+def explains_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Have a function say what may be meant by arguments that it does not take.
+
+    Examples
+    --------
+    >>> from streameval import evaluate
+    >>> evaluate("data", scores="score_lr")
+    Traceback (most recent call last):
+    ...
+    TypeError: evaluate() got an unexpected keyword argument 'scores'; did you mean 'score'?
+    """
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*values: P.args, **named: P.kwargs) -> R:
+        try:
+            signature.bind(*values, **named)
+        except TypeError as error:
+            text = f"{function.__name__}() {error}"
+            for name in named:
+                text += f"; {hint(name, signature.parameters)}" if name not in signature.parameters else ""
+            if len(values) > 1:
+                text += (
+                    "; columns are named, as in evaluate(data, label='label', score='score'), and "
+                    "roc_auc_score(y_true, y_score) and average_precision_score take arrays"
+                )
+            raise TypeError(text.rstrip(" ;")) from None
+        return function(*values, **named)
+
+    return call
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -268,7 +268,17 @@ _LOST = 1.2  # seconds after which the process is ended: the exception was lost,
 _MESSAGE = "streameval: error: interrupted; nothing is half-written"
 
 
-_FROM_FILES = ("--sampled-by", "--label-probability", "--classes-sampled", "--clusters-sampled")
+_ELSEWHERE = {  # options that a command lacks, and where their effect is found
+    **dict.fromkeys(
+        ("--sampled-by", "--label-probability", "--classes-sampled", "--clusters-sampled"),
+        "Estimates from sampled labels come from files: evaluate (--sampled-by)",
+    ),
+    **dict.fromkeys(
+        ("--partition", "--since", "--until", "--last", "--as-of"),
+        "Nights of a store are chosen by show: streameval show STORE --last 7",
+    ),
+    "--classes-of-label": "A store keeps one class: --score p_spam --pos-label spam; evaluate takes several, of files",
+}
 
 
 class Commands(click.Group):
@@ -312,11 +322,8 @@ class Commands(click.Group):
             yield
         except click.UsageError as error:
             text = message = error.format_message()
-            if isinstance(error, click.NoSuchOption) and error.option_name in _FROM_FILES:
-                text = (
-                    f"No such option '{error.option_name}'. Estimates from sampled labels come from files: evaluate "
-                    "(--sampled-by)"
-                )
+            if isinstance(error, click.NoSuchOption) and error.option_name in _ELSEWHERE:
+                text = f"No such option '{error.option_name}'. {_ELSEWHERE[error.option_name]}"
             shown = visible_lines(masked(text))
             if shown == message:
                 raise  # keeps its kind: without a command, click shows the help alone

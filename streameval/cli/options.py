@@ -49,7 +49,7 @@ SELECTION = ("partition", "since", "until", "last", "as_of")  # which nights of 
 
 
 # options of a store's nights, for the verbs that accept a store in place of data
-_OF_NIGHTS = [replace(honoured("show")[name], verbs=("evaluate", "attribute")) for name in SELECTION]
+_OF_NIGHTS = [replace(honoured("show")[name], verbs=("attribute",)) for name in SELECTION]
 SHOWN = (
     *(replace(option, help=f"For a store: {option.help[0].lower()}{option.help[1:]}") for option in _OF_NIGHTS),
     Option("plan_only", FLAG, False, ("evaluate",), "nothing", flag="plan",

@@ -18,6 +18,7 @@ from streameval.evaluation.request import Request
 from streameval.evaluation.source import source_of
 from streameval.options import recorded
 from streameval.scan.pieces import without_views
+from streameval.wording import explains_arguments
 
 if TYPE_CHECKING:
     import os
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["evaluate", "explain", "without_views"]
 
 
+@explains_arguments
 def evaluate(
     data: object,
     *,

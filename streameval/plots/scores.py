@@ -338,7 +338,7 @@ def mark_rates(ax: Axes, results: Sequence[Scalar], colors: Mapping[str, str]) -
         match = _RATES.fullmatch(result.metric)
         if match and result.of in colors and result.slice is None and np.isfinite(result.value):
             rates = (float(match[2]), result.value)
-            points.append((*(rates if match[1] == "tpr@fpr" else rates[::-1]), colors[result.of]))
+            points.append((*(rates if match[1] == "tpr@fpr" else rates[::-1]), colors[str(result.of)]))
     lowest = min((x for x, _, _ in points if x > 0), default=1.0)
     if lowest < _LOW:
         for line in ax.get_lines():

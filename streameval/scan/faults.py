@@ -88,11 +88,20 @@ def unreadable(name: str, error: BaseException) -> DataError:
         detail = reason(error).partition("last message of ")[2].partition(" error_info=")[0]
         remedy = "check the network and the credentials, or wait longer with ?retry_limit_seconds=120 in the URI"
         return CorruptFileError(f"{name}: the storage does not answer: {detail}; {remedy}")
-    detail = reason(error).removesuffix(".")
+    detail = why_unreadable(name, error).removesuffix(".")
+    remedy = "" if "not Parquet;" in detail else f"; {mending(detail)}"
+    return CorruptFileError(f"{name}: cannot be read: {detail}{remedy}; {_SKIP}")
+
+
+def why_unreadable(name: str, error: BaseException) -> str:
+    """The reason for an error of a file; for a file of another format, what reads it.
+
+    >>> why_unreadable("scores.orc", OSError("Parquet magic bytes not found in footer."))
+    "it is an ORC file, not Parquet; give evaluate(pyarrow.dataset.dataset('scores.orc', format='orc'), …)"
+    """
+    detail = reason(error)
     kind, remedy = _other_format(name) if "magic bytes" in detail else ("", "")
-    if kind:
-        return CorruptFileError(f"{name}: cannot be read: it is {kind}, not Parquet; {remedy}; {_SKIP}")
-    return CorruptFileError(f"{name}: cannot be read: {detail}; {mending(detail)}; {_SKIP}")
+    return f"it is {kind}, not Parquet; {remedy}" if kind else detail
 
 
 def _other_format(name: str) -> tuple[str, str]:

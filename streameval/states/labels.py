@@ -35,6 +35,7 @@ _UNLABELLED = (
 )
 _INTEGER = re.compile(r"-?\d{1,99}", re.ASCII)
 _REMEDY = "name the positive one with pos_label (--pos-label)"
+_SEVERAL = f"{_REMEDY}, the others are then negative; evaluate takes several classes, score='p_{{class}}' (--score)"
 
 
 def _ascending(labels: Iterable[Label]) -> list[Label]:
@@ -171,7 +172,7 @@ class LabelCounts(Small):
         column = f"label column {self.spec.column!r}"
         if len(values) > 2:
             listed = ", ".join(map(str, values))
-            raise LabelError(f"{column} has more than two values ({listed}, …); {_REMEDY}")
+            raise LabelError(f"{column} has more than two values ({listed}, …); {_SEVERAL}")
         if len(values) == 2 and (values[0] > 0) == (values[1] > 0):
             raise LabelError(f"{column} has the values {values[0]} and {values[1]}; {_REMEDY}")
 
@@ -231,7 +232,7 @@ class LabelReader:
         if self.spec.pos_label is None:
             if number or pa.types.is_null(dtype):
                 return None
-            raise LabelError(f"label column {self.spec.column!r} has type {dtype}; {_REMEDY}")
+            raise LabelError(f"label column {self.spec.column!r} has type {dtype}; {_SEVERAL}")
         given = self.spec.pos_label
         if pa.types.is_boolean(dtype) and isinstance(given, int | float) and given not in (0, 1):
             raise LabelError(self._type_message(dtype))

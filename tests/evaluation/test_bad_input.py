@@ -10,7 +10,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from streameval import Store, evaluate
+from streameval import Store, attribute, churn, evaluate
 from streameval.cli import main
 from streameval.engine import fold
 from streameval.errors import (
@@ -35,6 +35,9 @@ from streameval.evaluation import explain
 from streameval.report import terminal
 from streameval.scan.parquet import footers
 from streameval.wording import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GOOD = {"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "id": [1, 1, 2, 3], "weight": [1.0, 2.0, 0.0, 1.0]}
 
@@ -561,3 +564,19 @@ def test_explain_takes_the_arguments_of_evaluate() -> None:
         explain(table, score="score", sampling=None)
     with pytest.raises(OptionError, match="threads=0"):
         explain(table, score="score", threads=0)
+
+
+def test_arguments_that_are_meant_are_named() -> None:
+    """A misspelt keyword by its nearest, arrays by the functions that take them."""
+    calls: list[tuple[Callable[..., object], dict[str, Any], str]] = [
+        (evaluate, {"metric": "roc_auc"}, r"evaluate\(\) .* 'metric'; did you mean 'metrics'\?$"),
+        (evaluate, {"unlabeled": "drop"}, "did you mean 'unlabelled'"),
+        (attribute, {"scores": "score"}, r"attribute\(\) .* did you mean 'score'"),
+        (churn, {"clusters": "id"}, r"churn\(\) .* did you mean 'cluster'"),
+    ]
+    for function, options, message in calls:
+        with pytest.raises(TypeError, match=message):
+            function(pa.table(GOOD), **options)
+    with pytest.raises(TypeError, match=r"too many positional arguments; columns are named.* roc_auc_score\(y_true"):
+        evaluate([0, 1], [0.1, 0.2])  # type: ignore[misc]  # what a user of scikit-learn writes
+    refused(OptionError, pa.table(GOOD), r"score=\[0.1, 0.2\] must be a name .*roc_auc_score", score=[0.1, 0.2])

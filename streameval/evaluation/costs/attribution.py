@@ -51,7 +51,7 @@ from streameval.scan.derived import IdName
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.labels import LabelSpec
-from streameval.wording import canonical
+from streameval.wording import canonical, explains_arguments
 
 if TYPE_CHECKING:
     import os
@@ -470,6 +470,7 @@ def forecasts(data: object, **given: Any) -> list[Forecast]:
     return passes
 
 
+@explains_arguments
 def attribute(
     data: object,
     *,

@@ -31,6 +31,7 @@ from streameval.states.grouped.keys import Blocks
 from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.keyed.ids import id_type
+from streameval.wording import explains_arguments
 
 if TYPE_CHECKING:
     import os
@@ -102,6 +103,7 @@ class Churn(AsJson):
         }
 
 
+@explains_arguments
 def churn(
     data: Any,
     *,

@@ -35,6 +35,7 @@ from streameval.scan.derived import IdName
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.keyed.ids import id_type, identify
 from streameval.states.scores.types import present, rank_keys
+from streameval.wording import explains_arguments
 
 if TYPE_CHECKING:
     import os
@@ -86,6 +87,7 @@ class LabelPlan(AsJson):
         return plain | {"half_width": widths, "labels": len(self.ids)}
 
 
+@explains_arguments
 def plan_labels(
     data: Any,
     *,

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from streameval.errors import DataError, SchemaError
-from streameval.scan.faults import READ_ERRORS, reason, unreadable
+from streameval.scan.faults import READ_ERRORS, unreadable, why_unreadable
 from streameval.scan.files.paths import File, labels
 from streameval.scan.nested import column_of, stored_names
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, footer_at, typed
@@ -222,7 +222,7 @@ def holdings(
         except READ_ERRORS as error:
             if not skip:
                 raise unreadable(file.name, error) from error
-            yield file.name, reason(error)
+            yield file.name, why_unreadable(file.name, error)
 
 
 def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, pq.FileMetaData | Exception]]:

@@ -9,6 +9,7 @@ has a narrower type, it is widened.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -35,7 +36,7 @@ from streameval.states.late import check_ids, comparison
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streameval.evaluation.families import MetricRequest
     from streameval.states.grouped.keys import By
@@ -169,6 +170,14 @@ class Configuration:
         OptionError
             If the value of an option is invalid, or neither a score nor a cluster column is named.
         """
+        scores = given.get("score")
+        if isinstance(scores, Mapping) or "{class}" in str(scores):
+            named = ", ".join(scores) if isinstance(scores, Mapping | list | tuple) else str(scores)
+            raise OptionError(
+                f"score={named}: a store keeps one class; name its column and the class (--score p_spam --pos-label "
+                "spam), in a store for each class, or evaluate the files for all",
+                "score",
+            )
         options = {name: option.rest for name, option in KEPT.items()}
         options |= {name: value for name, value in plain_options(given).items() if name in KEPT}
         custom = [metric for metric in options["metrics"] if not isinstance(metric, str)]

@@ -143,7 +143,7 @@ def run(*words: Any) -> tuple[int, str]:
 
 
 def test_a_store_stands_where_data_may(nights: Path, store: Store) -> None:
-    """`evaluate` and `attribute` take it, with nights chosen; data take no choice of nights."""
+    """`attribute` takes it, with nights chosen; for `evaluate`, it is an alias of `show`, which chooses nights."""
     asked = ("--cluster", "cluster", "--classes", "campaign", "--json", "-")
     status, output = run("attribute", store.name, *asked, "--last", 2)
     assert status == 0, output
@@ -151,12 +151,15 @@ def test_a_store_stands_where_data_may(nights: Path, store: Store) -> None:
     status, output = run("attribute", store.name, nights, *asked, "--examples", "text")
     assert status == 0, output
     assert json.loads(output)["merges"][0]["examples"]
-    status, output = run("evaluate", store.name, "--score", "score", "--last", 1, "--json", "-")
+    status, output = run("show", store.name, "--score", "score", "--last", 1, "--json", "-")
     assert status == 0, output
     night = nights / f"night=2026-01-0{NIGHTS}"
     want = evaluate(night, score="score").value("roc_auc")
     assert json.loads(output)["results"][0]["value"] == want
-    assert run("evaluate", nights, "--score", "score", "--last", 1)[0] == 2
+    whole = [run(verb, store.name, "--score", "score", "--json", "-") for verb in ("evaluate", "show")]
+    assert whole[0] == whole[1]
+    status, output = run("evaluate", store.name, "--score", "score", "--last", 1)
+    assert (status, "show STORE --last 7" in output) == (2, True)
     assert run("evaluate", store.name, nights, "--score", "score")[0] == 2
 
 
