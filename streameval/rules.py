@@ -89,7 +89,7 @@ from streameval.results import Judgement, Scalar, near_slice, slice_name, slice_
 from streameval.wording import digits, few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 FACTS = ("rows", "positives", "nulls")  # facts of a night that need no states
@@ -677,3 +677,23 @@ def from_usual(value: float, usual: float, nights: int) -> str:
     """
     side = "below" if value < usual else "above"
     return f"{digits(abs(value - usual))} {side} the usual {digits(usual)} ({plural(nights, 'night')})"
+
+
+def limits_of(rule: Rule) -> dict[str, Callable[[float], float]]:
+    """The bounds of a rule by name, each a function of the usual value, for a picture of its values.
+
+    Examples
+    --------
+    >>> [(name, limit(0.5)) for name, limit in limits_of(Rule.read("aul change <= 10%")).items()]
+    [('lower bound', 0.45), ('upper bound', 0.55)]
+    >>> limits_of(Rule.read("aul >= 0.4"))["bound"](0.8)
+    0.4
+    """
+
+    def beyond(usual: float, sign: int) -> float:
+        return usual + sign * rule.bound * (abs(usual) if rule.share else 1)
+
+    if not rule.how:
+        return {"bound": lambda _: rule.bound}
+    ends = {"lower bound": lambda usual: beyond(usual, -1), "upper bound": lambda usual: beyond(usual, 1)}
+    return ends if rule.how == "change" else {"bound": ends["lower bound" if rule.how == "drop" else "upper bound"]}

@@ -45,7 +45,7 @@ LAYERS: dict[str, set[str]] = {
     "scan": {"kernels"},
     "rules": {"results"},
     "plots": {"results"},
-    "report": {"plots", "results"},
+    "report": {"plots", "results", "rules"},
     "simulation": set(),
     "states": {"budget", "kernels"},
     "metrics": {"budget", "kernels", "results", "states"},

@@ -89,10 +89,10 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
             ax.set_title(title)
             reason = textwrap.fill(str(error), 44)
             ax.text(0.5, 0.5, reason, ha="center", va="center", fontsize=9, color="#404040")
-    arrange_all(figure)
     if others:
         said = textwrap.fill(f"Not drawn: {'; '.join(others)}", 60 * across)
-        figure.text(0.5, 0.002, said, ha="center", va="bottom", fontsize=8, color="#404040")
+        figure.supxlabel(said, fontsize=8, color="#404040")
+    arrange_all(figure)
     save(figure, path)
     return figure
 

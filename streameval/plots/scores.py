@@ -16,6 +16,7 @@ from streameval.errors import OptionError
 from streameval.plots import canvas
 from streameval.plots.labels import CURVE, arrange
 from streameval.results import Reliability
+from streameval.wording import amount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -242,7 +243,7 @@ def plot_score_distributions(
     sides = zip(drawn.densities(), counted, (canvas.BLUE, canvas.RED), ("negative", "positive"), strict=True)
     lowest = np.inf
     for density, (counts, infinite), line, name in sides:
-        size, more = (f"{rows:,.6g}" if drawn.weighted else f"{rows:,.0f}" for rows in (counts.sum(), infinite))
+        size, more = (amount(rows) for rows in (counts.sum(), infinite))
         size += f", {more} more infinite" if infinite else ""
         ax.stairs(density, drawn.edges, color=line, alpha=0.25, fill=True)
         ax.stairs(density, drawn.edges, color=line, linewidth=1.4, label=f"{name} ({size})")
@@ -342,8 +343,11 @@ def mark_rates(ax: Axes, results: Sequence[Scalar], colors: Mapping[str, str]) -
     lowest = min((x for x, _, _ in points if x > 0), default=1.0)
     if lowest < _LOW:
         for line in ax.get_lines():
+            line.set_clip_on(True)  # all begin at 0, infinitely far to the left
             if np.array_equal(line.get_xdata(), [0, 1]):  # the diagonal is curved here
                 line.set_data(*[np.geomspace(lowest / 10, 1, 200)] * 2)
+        ax.set_aspect("auto")
+        ax.set_box_aspect(1)
         ax.set_xscale("log", nonpositive="clip")
         ax.set_xlim(lowest / 3, 1.05)
         canvas.plain_log(ax.xaxis)

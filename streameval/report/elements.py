@@ -18,6 +18,7 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -380,7 +381,8 @@ def html_of(page: Page) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     shown = [section for section in page.sections if section.blocks]
     template = environment.get_template("page.html")
-    return template.render(page=page, sections=shown, style=style, script=script, digest=digest, version=__version__)
+    facts = {"style": style, "script": script, "digest": digest, "version": __version__}
+    return template.render(page=page, sections=shown, written=datetime.now(UTC).date().isoformat(), **facts)
 
 
 def html_of_tables(tables: Sequence[Table]) -> str:

@@ -17,6 +17,7 @@ from streameval.report.values import (
     difference_table,
     differences_said,
     digits,
+    joined_few,
     labelled_said,
     means,
     point_table,
@@ -214,11 +215,18 @@ def evaluation_page(evaluation: Found, evidence: Evidence) -> Page:
         read_section(evaluation, evidence.source, _notes(evaluation), label_counts(evaluation)),
     )
     return Page(
-        f"Evaluation of {last_part(evidence.source.data[0])}" if evidence.source.data else "Evaluation",
+        _title(values, evidence.source),
         rows_said(evaluation),
         (*_lead(values, differences, evaluation.results, meanings), *rules_passed(evidence.judgements)),
         sections,
     )
+
+
+def _title(values: Sequence[Scalar], source: Source) -> str:
+    """The columns and the data."""
+    columns = joined_few(list(dict.fromkeys(r.of for r in values if r.of and not r.label_class)), 3)
+    on = f" on {last_part(source.data[0])}" if source.data else ""
+    return f"Evaluation of {columns}{on}" if columns else f"Evaluation{on}"
 
 
 def headline_tables(evaluation: Found, meanings: Mapping[str, Meaning]) -> list[Table]:

@@ -20,6 +20,7 @@ from streameval.report.elements import (
 )
 from streameval.report.values import digits, joined_few, number, order, sampling_said, value_cell
 from streameval.results import Scalar
+from streameval.rules import Rule, limits_of
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
@@ -75,15 +76,15 @@ def _rules_table(
         low, high = one.ci_lower, one.ci_upper
         interval = f"{number(low)} to {number(high)}" if low is not None and high is not None else ""
         cells = (
+            Cell(one.word, mark=_MARKS.get(one.word, "unclear")),
             Cell(one.text if one.text != one.rule else ""),
             Cell(_judged(one.value), interval, order=order(one.value)),
             *(Cell(text(one)) for text in more.values()),
-            Cell(one.word, mark=_MARKS.get(one.word, "unclear")),
             Cell(f"accepted: {one.accepted}" if one.accepted else one.reason),
         )
         rows.append((tuple(text(one) for text in names.values()), cells))
     numbers = (Head(name, number=True) for name in ("value", *more))
-    heads = (Head("definition"), *numbers, Head("outcome"), Head("why"))
+    heads = (Head("outcome"), Head("definition"), *numbers, Head("why"))
     used = [any(cells[i].text for _, cells in rows) for i in range(len(heads))]
     shown = tuple(Row(name, tuple(compress(cells, used))) for name, cells in rows)
     return Table("Outcomes of rules", (*map(Head, names), *compress(heads, used)), shown)
@@ -134,9 +135,9 @@ def _table(
         size = max((line[i].rows for _, _, line in columns), default=0)
         values = (value_cell(line[i], count) for (_, _, line), count in zip(columns, counts, strict=True))
         state = Cell("; ".join(wrong) or "ok", mark="failed" if wrong else "passed")
-        rows.append(Row((name,), (Cell(f"{size:,}", order=size), *values, state)))
+        rows.append(Row((name,), (state, Cell(f"{size:,}", order=size), *values)))
     values_of = (Head(metric, number=True, note=of) for metric, of, _ in columns)
-    return Table("Every night", (Head("night"), Head("rows", number=True), *values_of, Head("state")), tuple(rows))
+    return Table("Every night", (Head("night"), Head("state"), Head("rows", number=True), *values_of), tuple(rows))
 
 
 def check_page(
@@ -160,6 +161,8 @@ def check_page(
     if failing:
         verb = "fail" if len(failing) > 1 else "fails"
         lead = f"{len(failing):,} of {plural(nights, 'night')} {verb}: {joined_few(failing, _FAILED)}."
+        newest = [one for one in judgements if one.partition == failing[-1] and not one.passed]
+        lead += f" In {failing[-1]}, {'; '.join(map(_finding, newest))}."
     else:
         judged = {one.partition for one in (*recent, *judgements)}
         lead = f"{night} passes." if judged == {night} else f"No judged night fails, up to {night}."
@@ -173,6 +176,13 @@ def check_page(
     )
 
 
+def _finding(one: Judgement) -> str:
+    """A rule that does not pass, its value, and the usual one."""
+    usual = f", usually {_judged(one.usual)}" if one.usual == one.usual else ""
+    value = f"the value is {_judged(one.value)}{usual}" if one.value == one.value else one.reason
+    return f"{one.rule} {'fails' if one.outcome == 'failed' else 'is undecided'}: {value}"
+
+
 def _recent(judgements: Sequence[Judgement]) -> Iterator[Block]:
     """A picture for each rule: its value in the last nights, and what it was compared with."""
     names = list(dict.fromkeys(one.partition for one in judgements))
@@ -183,10 +193,16 @@ def _recent(judgements: Sequence[Judgement]) -> Iterator[Block]:
             "value": [Scalar.certain(rule, by_night[name].value) if name in by_night else None for name in names],
             "usual": [Scalar.certain(rule, by_night[name].usual) if name in by_night else None for name in names],
         }
+        limits = limits_of(Rule.read(text))
+        lines |= {name: [_limit(limit, by_night.get(night), rule) for night in names] for name, limit in limits.items()}
         lines = {name: line for name, line in lines.items() if sum(_defined(one) for one in line) > 1}
         failed = [name for name, one in by_night.items() if not one.passed]
         if lines:
             yield from pictures.nights(text if rule == text else f"{rule}: {text}", names, lines, failed, f"rule-{i}")
+
+
+def _limit(limit: Callable[[float], float], one: Judgement | None, rule: str) -> Scalar | None:
+    return None if one is None else Scalar.certain(rule, limit(one.usual))
 
 
 def _defined(result: Scalar | None) -> bool:

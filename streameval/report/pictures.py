@@ -34,7 +34,7 @@ from streameval.plots.labels import curves_on
 from streameval.plots.scores import draw_corp, draw_reliability, draw_thresholds, mark_rates
 from streameval.report.elements import Figure, Key
 from streameval.report.values import NONE, joined, number
-from streameval.wording import plural, visible
+from streameval.wording import amount, plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -309,7 +309,7 @@ def calibration(curves: Sequence[Curve], colours: Mapping[str, int]) -> Iterator
 def distributions(scores: Sequence[Distribution]) -> Iterator[Figure]:
     """The distribution of the scores of each class."""
     for i, one in enumerate(scores):
-        sizes = [f"{side.sum():,.6g}" for side in (one.negatives, one.positives)]
+        sizes = [amount(side.sum()) for side in (one.negatives, one.positives)]
         key = [Key("negative", sizes[0], "s1"), Key("positive", sizes[1], "s2")]
         about = f"Densities of {one.of} within each class: {sizes[0]} negative, {sizes[1]} positive."
         draw = partial(_with_xlabel, partial(plot_score_distributions, one), "Score")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.report.elements import Cell, Head, Row, Table, range_of
 from streameval.results import FEW_FREEDOM, slice_name, slice_text
-from streameval.wording import apart, few, labelled_rows, plural, visible
+from streameval.wording import amount, apart, few, labelled_rows, plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -296,24 +296,24 @@ def difference_table(differences: Sequence[Scalar], caption: str = "Differences"
             interval = " to ".join(number(end, count, signed=True) for end in (one.ci_lower, one.ci_upper))
         verdict, mark = _VERDICTS.get(one.verdict, (one.verdict or NONE, "unclear"))
         cells = (
+            Cell(verdict, mark=mark, reason=one.reason or one.ci_reason or ""),
             *([] if alone else [Cell(name)]),
             *([] if from_rest else [Cell(other)]),
             Cell(number(one.value, count, signed=True), order=order(one.value)),
             Cell(interval),
             Cell(NONE if p is None or p != p else "< 0.001" if p < 0.001 else f"{p:.2g}", order=p),
-            Cell(verdict, mark=mark, reason=one.reason or one.ci_reason or ""),
         )
         rows.append(Row((*of_slice, one.metric), cells))
     level = next((one.ci_level for one in differences if one.ci_level is not None), None)
     heads = (
         *(Head(name) for name in differences[0].slice or ()),
         Head("metric"),
+        Head("verdict"),
         *([] if alone else [Head("column")]),
         *([] if from_rest else [Head("against")]),
         Head("difference", number=True, note=columns[0] if alone else ""),
         Head(f"{level * 100:g} % interval" if level is not None else "interval", number=True),
         Head("p", number=True, about="two-sided, adjusted for all differences of all rows, or for all by slice (Holm)"),
-        Head("verdict"),
     )
     return Table(caption, heads, tuple(rows), note)
 
@@ -334,8 +334,9 @@ def _point_cell(name: str, value: float | None, reason: str) -> Cell:
     if value is None:
         return Cell(NONE, reason=reason if name == "threshold" else "")
     whole = name in _POINT[-5:]
-    form = "," if isinstance(value, int) else ".5g" if name == "threshold" else ",.6g" if whole else ".4f"
-    return Cell(f"{value:{form}}".replace("-", "−"), order=order(value))
+    form = ".5g" if name == "threshold" else ".4f"
+    text = amount(value) if whole or isinstance(value, int) else f"{value:{form}}"
+    return Cell(text.replace("-", "−"), order=order(value))
 
 
 def order(value: float) -> float | None:
