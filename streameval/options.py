@@ -307,7 +307,7 @@ OPTIONS = (
     Option("label_conflicts", choice("error", "latest", "drop"), "error", ("update",), "state", needs="ids of labels",
            help="Different labels of an id at one time: refuse them, take the file that came last, or leave the id "
                 "unlabelled."),
-    Option("rejects", FILE, None, _LATE, "nothing", metavar="FILE", needs=_LABELS,
+    Option("rejects", FILE, None, (*_LATE, "update"), "nothing", metavar="FILE", needs=_LABELS,
            help="Write labels that were not used to a .csv or .parquet file, with the reason."),
     Option("allow_unmatched", FLAG, False, (*_LATE, "update"), "nothing", needs=_LABELS,
            help="Accept labels of which none has the id of a row."),
@@ -405,6 +405,8 @@ OPTIONS = (
            "earlier versions lose them."),
     Option("versions", ANY, None, ("vacuum",), "nothing", metavar="SPAN",
            help="Forget versions of STORE that were replaced longer ago than this, such as 90d."),
+    Option("forget", ANY, None, ("vacuum",), "nothing", metavar="SPAN",
+           help="Delete states that only versions need which were replaced longer ago than this, such as 30d."),
     Option("grace", ANY, "1d", ("vacuum",), "nothing", "Keep files younger than this.", metavar="SPAN"),
     Option("metric", NAMES, None, ("history",), "value", required=True,
            help="Metric, such as roc_auc or agc@0.01; repeat for several."),

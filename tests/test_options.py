@@ -99,6 +99,7 @@ MORE: dict[str, Any] = {  # the same of every other option of the table
     "keep": "1d",
     "grace": "2d",
     "versions": "90d",
+    "forget": "30d",
     "metric": "aul",
     "of": "id",
     "rules": "aul[id] >= 0",

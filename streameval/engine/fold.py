@@ -206,6 +206,7 @@ class Plan:
     where : filter of the rows to fold; None for all rows
     derived : columns that are computed from those that are read
     late : labels from another table, for rows without one of their own; None if there is no such table
+    numbers : column of the numbers of rows, if these are some of the rows of a file
     """
 
     schema: pa.Schema
@@ -217,6 +218,7 @@ class Plan:
     where: Test | None = None
     derived: tuple[Derived, ...] = ()
     late: LateLabels | None = None
+    numbers: str | None = None
 
     @property
     def by_code(self) -> frozenset[str]:
@@ -441,9 +443,12 @@ def _decoded(
     late: LateReader | None,
 ) -> Batch | None:
     """Decode labels and weights, and drop rows that are filtered out or incomplete; `kept` are those of the filter."""
+    numbers = None if plan.numbers is None else batch.column(plan.numbers).to_numpy()
     if kept is not None:
         batch = batch if kept.size == batch.num_rows else batch.take(pa.array(kept))
     batch = batch if late is None else late.join(batch)
+    if numbers is not None:
+        row, kept = 0, numbers if kept is None else numbers[kept]
     whole = None if reader is None else reader.complete(batch)
     if whole is not None:
         batch, kept = batch.filter(pa.array(whole)), np.flatnonzero(whole) if kept is None else kept[whole]

@@ -147,6 +147,12 @@ class Ids(NamedTuple):
     valid: Array
     raw: bool
 
+    def codes(self, table: IdTable, seen: Array) -> Array:
+        """The code of each row's id in a table, `ABSENT` if it lacks it; sets `seen` for the ids that occur."""
+        words = map(read_only, (self.first, self.second))
+        codes: Array = find_codes(*words, self.valid, self.raw, *map(read_only, table), seen)
+        return codes
+
 
 def read_ids(batch: pa.RecordBatch, columns: Sequence[IdColumn]) -> Ids:
     """The ids of the rows of a batch."""
@@ -194,6 +200,11 @@ class LateLabels:
         """Labels of distinct ids, in ascending order of their first words; `words` are both words of the ids."""
         first, second = words
         return cls(column, tuple(ids), values, IdTable.of(first, second, codes), own)
+
+    def of_codes(self, codes: Array, own: pa.Array | None) -> pa.Array:
+        """The label of each row from the code of its id and, if the data have labels, from its own."""
+        label = _labels(self.values, codes)
+        return label if own is None else pc.if_else(pa.array(codes == ABSENT), own.cast(label.type), label)
 
     @property
     def spec(self) -> MatchSpec:
@@ -281,15 +292,12 @@ class LateReader:
         labels = self.labels
         ids = read_ids(batch, labels.ids)
         self._null_ids += int(ids.valid.size - np.count_nonzero(ids.valid))
-        first, second = read_only(ids.first), read_only(ids.second)
-        table = (read_only(array) for array in labels.table)
-        codes = find_codes(first, second, ids.valid, ids.raw, *table, self._seen)
-        label = _labels(labels.values, codes)
-        if labels.own:
-            column = batch.schema.get_field_index(labels.column)
-            label = pc.if_else(pa.array(codes == ABSENT), batch.column(column).cast(label.type), label)
-            return batch.set_column(column, labels.column, label)
-        return batch.append_column(labels.column, label)
+        codes = ids.codes(labels.table, self._seen)
+        column = batch.schema.get_field_index(labels.column) if labels.own else -1
+        label = labels.of_codes(codes, batch.column(column) if labels.own else None)
+        return (
+            batch.set_column(column, labels.column, label) if labels.own else batch.append_column(labels.column, label)
+        )
 
     def state(self) -> Matches:
         """The ids that occurred."""

@@ -28,7 +28,9 @@ from streameval.store.nights.configuration import (
     plain_options,
 )
 from streameval.store.nights.fold import find_types, fold_partitions
+from streameval.store.nights.late import read_labels
 from streameval.store.nights.merge import spec_as_kept
+from streameval.store.nights.open_nights import OPEN
 from streameval.store.nights.partitions import discover, find_rewritten, is_same
 from streameval.wording import unknown_column
 
@@ -79,10 +81,11 @@ def extend_configuration(before: Configuration, given: Mapping[str, object]) -> 
             raise contradiction_error(name, value, own, "a store can have only one: create another store")
     check_policies(plain, options, KEPT)  # the store's own may be for columns that are still to be added
     after = Configuration.of({name: value for name, value in options.items() if value != KEPT[name].rest})
-    others = [name for name in plain if name not in (*REPORTED, "max_slices")]
+    others = [name for name in plain if name not in (*REPORTED, *SUBSETS, "max_slices", "nan", "nulls")]
     if before.options["on"] and others:
         raise OptionError(
-            f"{others[0]}: a store of late labels takes no more columns or policies; create another store with all",
+            f"{others[0]}: a store of late labels takes more columns of scores, clusters and sketches only; create "
+            "another store with all",
             others[0],
         )
     return after.with_(before.types).delivered(before.statements)
@@ -246,11 +249,14 @@ class Backfill:
         entries = [_relabel_states(entry, relabelled, engine, files) for entry in entries]
         stale, lacking = self._find_lacking(entries)
         names = {entry.partition for entry in chosen}
+        late = after.late is not None
         due = {e.partition: e for e in entries if e.partition in names and lacking[e.partition]}
+        closed = {name for name, entry in due.items() if late and entry.state(OPEN, "") is None}
+        due = {name: entry for name, entry in due.items() if name not in closed}
         present, gone = self._find_files(list(due.values())) if due else ([], [])
         nights: dict[str, Entry] = {}
         if due:
-            narrow = replace(after, due=frozenset().union(*lacking.values()))
+            narrow = after if late else replace(after, due=frozenset().union(*lacking.values()))
             reasons = [_why_not_foldable(partition, narrow, engine) for partition in present]
             foldable = [partition for partition, reason in zip(present, reasons, strict=True) if not reason]
             new = sorted({*after.folding.columns} - {*self._relaxed.folding.columns})
@@ -263,15 +269,16 @@ class Backfill:
             if foldable:
                 narrow = find_types(foldable, narrow, engine)
                 after = replace(narrow, due=None)
+            labels = read_labels(after, files) if late else None
             for skip in (False, True):  # files that were left out of an incomplete night may be left out again
                 if some := [partition for partition in foldable if due[partition.name].incomplete == skip]:
-                    folded, errors = fold_partitions(some, narrow, engine, files, workers, skip=skip)
+                    folded, errors = fold_partitions(some, narrow, engine, files, workers, skip=skip, late=labels)
                     for error in errors.values():
                         raise error
                     nights |= {name: night.entry for name, night in folded.items()}
         filled = [_add_states(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
         at_hand = [partition.name for partition in present]
-        without = tuple(name for name in at_hand if name not in nights)
+        without = (*closed, *(name for name in at_hand if name not in nights))
         return after, filled, tuple(name for name in at_hand if name in nights), tuple(gone), without
 
     def _find_files(self, entries: Sequence[Entry]) -> tuple[list[Partition], list[str]]:
@@ -354,7 +361,8 @@ def _add_states(entry: Entry, folded: Entry | None, lacking: frozenset[_Column],
     labels, own = folded.labels, entry.labels
     if folded.rows != entry.rows or (labels.column and own.column and labels != own):
         raise DataError(f"{entry.partition}: its labels are not those that were folded; update or replace it first")
-    new = tuple(state for state in folded.states if (state.group, state.of) in lacking)
+    states = tuple(state for state in states if state.group != OPEN)  # rows are written with the new columns
+    new = tuple(state for state in folded.states if (state.group, state.of) in lacking or state.group == OPEN)
     labels = own if own.column else labels
     facts = merge_facts(entry, folded)
     return replace(entry, fingerprint=folded.fingerprint, labels=labels, states=(*states, *new), facts=facts)

@@ -8,35 +8,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from dataclasses import replace as with_changes
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
-from streameval.kinds import Place
 from streameval.options import check_policies, honoured, refuse
 from streameval.scan.files.tables import Tables
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.backfill import Backfill, extend_configuration, list_added, list_altered, remove_column
+from streameval.store.delivery import (
+    NO_LABELS,
+    Delivery,
+    check_delivery,
+    close_nights,
+    closed_errors,
+    is_closed,
+    labels_error,
+    relabel_nights,
+    reopen_nights,
+)
 from streameval.store.files.location import check_apart, check_empty, check_files
 from streameval.store.nights.configuration import KEPT, Configuration, plain_options
-from streameval.store.nights.fold import Folding, Night, find_types, fold_partitions
-from streameval.store.nights.late import Arrived, deliver
-from streameval.store.nights.maturity import Aging
+from streameval.store.nights.fold import Night, find_types, fold_partitions
+from streameval.store.nights.late import deliver
 from streameval.store.nights.merge import labels_of
-from streameval.store.nights.open_nights import OPEN, close_night, find_ahead, find_closing, find_ids, newest_day
+from streameval.store.nights.open_nights import (
+    OPEN,
+    find_ahead,
+    newest_day,
+)
 from streameval.store.nights.partitions import Changes, compare_partitions, discover, select_entries
 from streameval.store.vacuum import bound_scores, vacuum
 from streameval.wording import few, plural, visible
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
 
-    from streameval.engine.threads import ThreadEngine
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
-    from streameval.store.files.published import StateFiles
     from streameval.store.nights.partitions import Partition
     from streameval.store.vacuum import Vacuumed
 
@@ -115,6 +126,7 @@ class Changing:
         *,
         labels: Any = None,
         allow_unmatched: bool = False,
+        rejects: str | os.PathLike[str] | None = None,
         dry_run: bool = False,
         verify: bool = False,
         on_error: str = "raise",
@@ -131,18 +143,29 @@ class Changing:
         data : path, pattern, URI, or list of those
             A tree of partitions, or some of them. May be left out if there are labels for nights of the store.
         labels : path, pattern, URI, or list of those, optional
-            Files of late labels, in the order of their arrival, for a store that was created with ``on``: labels for
+            Files of late labels, in the order of their delivery, for a store that was created with ``on``: labels for
             rows of nights that are here, or that come later. The nights that have one of the ids are folded anew, in
             the same commit, from rows that the store keeps of the nights of the last `labels_open`. Files that are
-            known by name, size and time are not read, unless none of their statements was new or `vacuum` deleted
-            statements since: name all files again with a night that was removed and comes back. See ``labels`` of
-            `streameval.evaluate`.
+            known by name, size and time are not read, unless `vacuum` deleted statements since: name all files again
+            with a night that was removed and comes back. A file without a new statement makes no commit and is known
+            from the next one on. See ``labels`` of `streameval.evaluate`.
+
+            Labelled rows are rarely a random sample: if they were drawn, name inverse probabilities as ``weight``.
+            Values of young nights are provisional: see `maturity`, and ``mature`` of `check`. A full dump with
+            corrections in place needs ``label_time``, or ``label_conflicts="latest"``; rows that it lacks are not
+            withdrawn. An open night keeps its rows, and 8 bytes of an integer id or 12 of the hash of another one:
+            hashes of ids that can be guessed are pseudonyms only. If more than a third of a night is labelled,
+            `replace` with a label column takes as long.
         allow_unmatched : bool
             Accept labels of which none has the id of a row; they wait for their night.
+        rejects : path, optional
+            Write the statements that were read and label no row of an open night to a ``.csv`` or ``.parquet`` file,
+            with the reason: null id, superseded, conflict or no row.
         dry_run : bool
             Only report what would be done.
         verify : bool
-            Fold every partition again, even if its size and time are unchanged, and keep those whose states differ.
+            Fold every partition again, even if its size and time are unchanged, and keep those whose states differ;
+            read known files of labels again.
         on_error : {"raise", "skip"}
             Whether an unreadable file fails its partition, or is left out: the partition is then incomplete, and later
             updates with ``"skip"`` fold it again until it is complete. A readable file that lacks a column, or has
@@ -174,24 +197,23 @@ class Changing:
         """
         context, skip, tables = self._context, _skips(on_error), Tables(delta_version, snapshot)
         before, configuration, changes = find_changes(context, data, options, tables)
-        named = _named_labels(configuration, labels, allow_unmatched=allow_unmatched)
+        delivery = check_delivery(configuration, labels, rejects, verify=verify, unmatched=allow_unmatched)
         entries, keeps = before.entries, str(configuration) if before.version < 0 else ""
-        closed = _closed_errors(before, configuration, changes.changed)
+        closed = closed_errors(before, configuration, changes.changed)
         doubted = [
             p
             for p in changes.unchanged
-            if (verify or (skip and entries[p.name].incomplete)) and not _is_closed(entries[p.name], configuration)
+            if (verify or (skip and entries[p.name].incomplete)) and not is_closed(entries[p.name], configuration)
         ]
         unchanged = len(changes.unchanged) - len(doubted)
         done = Update(before.version, unchanged=unchanged, gone=changes.gone, keeps=keeps)
-        if dry_run and named:
+        if dry_run and delivery.labels:
             raise OptionError("dry_run does not read labels; leave out one of them (--dry-run, --labels)", "dry_run")
         if dry_run:
             new, changed, suspected = map(_names, (changes.new, changes.changed, doubted))
             return with_changes(done, new=new, changed=changed, suspected=suspected)
         due = [p for p in (*changes.new, *changes.changed, *doubted) if p.name not in closed]
-        arrival = _Arrival(named, verify, allow_unmatched)
-        configuration, nights, errors, counts = _fold(context, before, configuration, due, arrival, skip=skip)
+        configuration, nights, errors, counts = _fold(context, before, configuration, due, delivery, skip=skip)
         compared = _names([*doubted, *(changes.changed if verify else ())])
         again = [name for name in nights if name in compared]
         same = [name for name in again if _same(context, configuration, entries[name], nights[name].entry)]
@@ -227,7 +249,7 @@ class Changing:
         """
         context, skip = self._context, _skips(on_error)
         before, configuration, partitions = find_replaced(context, data, Tables(delta_version, snapshot))
-        for error in _closed_errors(before, configuration, partitions).values():
+        for error in closed_errors(before, configuration, partitions).values():
             raise error
         configuration, nights, errors, _ = _fold(context, before, configuration, partitions, skip=skip)
         return _commit(context, before, configuration, nights, errors, Update(before.version))
@@ -236,7 +258,8 @@ class Changing:
         """Remove partitions by name, such as ``night=2026-01-11``, or columns; earlier versions still have them.
 
         An update that finds the files of a partition adds it again; `add` adds a column again. Without the newest
-        night, nights that it closed for late labels stay closed.
+        night, nights that it closed for late labels are opened again, unless `vacuum` has deleted their rows: the
+        labels that came meanwhile count.
 
         Parameters
         ----------
@@ -257,10 +280,12 @@ class Changing:
         for column in left:
             configuration = remove_column(configuration, column)
         if left:
-            staying = {*configuration.specs, (OPEN, "")}
-            states = [tuple(state for state in e.states if (state.group, state.of) in staying) for e in entries]
+            staying = configuration.specs
+            states = [tuple(s for s in e.states if s.group == OPEN or (s.group, s.of) in staying) for e in entries]
             entries = [with_changes(entry, states=own) for entry, own in zip(entries, states, strict=True)]
-        done = Update(snapshot.version + 1, removed=removed, left=tuple(left))
+        opened = reopen_nights(self._context, configuration, entries) if removed else {}
+        done = Update(snapshot.version + 1, removed=removed, left=tuple(left), changed=tuple(opened))
+        entries = [opened.get(entry.partition, entry) for entry in entries]
         self._context.commit(snapshot, configuration, entries, str(done))
         return done
 
@@ -334,7 +359,13 @@ class Changing:
         return done
 
     def vacuum(
-        self, *, keep: str | None = None, versions: str | None = None, grace: str = "1d", dry_run: bool = False
+        self,
+        *,
+        keep: str | None = None,
+        versions: str | None = None,
+        forget: str | None = None,
+        grace: str = "1d",
+        dry_run: bool = False,
     ) -> Vacuumed:
         """Delete the files that no version needs, and merge exact states of nights into larger files.
 
@@ -350,6 +381,10 @@ class Changing:
         versions : str, optional
             A span such as ``90d``: versions of the store that were replaced longer ago are forgotten, with the files
             that only they need; `as_of` reaches back by this span, which `Store.info` states. By default, all are kept.
+        forget : str, optional
+            A span such as ``30d``: delete the states that only versions need which were replaced longer ago. These
+            versions stay in the list (`versions`), but cannot be evaluated. Each delivery of late labels replaces the
+            states of the nights that it touches.
         grace : str
             Keep files younger than this span, because an update may be about to commit them.
         dry_run : bool
@@ -362,7 +397,7 @@ class Changing:
         StoreError
             If an update was committed meanwhile; nothing is deleted then.
         """
-        return vacuum(self._context, keep, grace, versions, dry_run=dry_run)
+        return vacuum(self._context, keep, grace, versions, forget, dry_run=dry_run)
 
 
 def several(given: str | Sequence[str] | None) -> list[str]:
@@ -459,38 +494,12 @@ def _names(partitions: Iterable[Partition]) -> tuple[str, ...]:
     return tuple(partition.name for partition in partitions)
 
 
-class _Arrival(NamedTuple):
-    """Files of late labels, whether to read known ones again, and whether none needs to match a row."""
-
-    labels: Sequence[str] = ()
-    verify: bool = False
-    unmatched: bool = True
-
-
-_NOTHING = _Arrival()
-
-
-def _named_labels(configuration: Configuration, labels: Any, *, allow_unmatched: bool) -> list[str]:
-    """The paths of late labels; raises `OptionError` if the store takes none."""
-    named = honoured("update")["labels"].plain(labels)
-    paths = [one for one in named if isinstance(one, Place)]
-    if named and configuration.late is None:
-        raise OptionError(
-            "labels: the store takes no late labels; create one with the column of ids, on (--on)", "labels"
-        )
-    if len(paths) < len(named):
-        raise OptionError("labels: a store reads labels from files: name paths", "labels")
-    if allow_unmatched and not named:
-        raise OptionError("allow_unmatched would change nothing without late labels: name their table (--labels)")
-    return [path.value for path in paths]
-
-
 def _fold(
     context: StoreContext,
     snapshot: Snapshot,
     configuration: Configuration,
     partitions: Sequence[Partition],
-    arrival: _Arrival = _NOTHING,
+    delivery: Delivery = NO_LABELS,
     *,
     skip: bool,
 ) -> tuple[Configuration, dict[str, Night], dict[str, DataError], dict[str, int]]:
@@ -499,7 +508,7 @@ def _fold(
     Returns the configuration with key types and late labels, the folded nights, the errors of partitions that cannot be
     folded, and counts of late labels.
     """
-    if not partitions and not arrival.labels:
+    if not partitions and not delivery.labels:
         return configuration, {}, {}, {}
     engine, workers, late = context.engine(), context.workers(), configuration.late is not None
     with engine.progress:
@@ -510,85 +519,25 @@ def _fold(
                 arrived = None
             else:
                 newest = newest_day([*snapshot.entries, *_names(partitions)])
-                arrived = deliver(configuration, arrival.labels, newest, engine, files, verify=arrival.verify)
+                listed = delivery.rejects is not None
+                arrived = deliver(
+                    configuration, delivery.labels, newest, engine, files, verify=delivery.verify, rejects=listed
+                )
                 configuration = arrived.configuration
                 nights, errors = fold_partitions(
                     partitions, configuration, engine, files, skip=skip, late=arrived.labels
                 )
-                nights |= _relabel(snapshot, arrived, nights, engine, files, arrival)
+                relabelled, seen = relabel_nights(snapshot, arrived, nights, engine, files, delivery)
+                nights |= relabelled
+                if delivery.rejects is not None:
+                    arrived.save_rejects(delivery.rejects, seen)
             refused = _refuse_labels(snapshot, configuration, nights)
             stale = [name for name in refused if name not in _names(partitions)]
-            if stale or (refused and arrival.labels):  # the labels must not be committed beside the old states
-                raise _labels_error(str(refused[[*stale, *refused][0]]), arrival)
+            if stale or (refused and delivery.labels):  # the labels must not be committed beside the old states
+                raise labels_error(str(refused[[*stale, *refused][0]]), delivery)
     nights = {n: night for n, night in nights.items() if n not in refused}
-    counts = {} if arrived is None or not arrival.labels else dict(arrived.counts)
+    counts = {} if arrived is None or not delivery.labels else dict(arrived.counts)
     return configuration, nights, errors | refused, counts
-
-
-def _is_closed(entry: Entry, configuration: Configuration) -> bool:
-    """Whether a night is closed for late labels."""
-    return bool(configuration.late is not None and entry.rows and entry.state(OPEN, "") is None)
-
-
-def _closed_errors(
-    snapshot: Snapshot, configuration: Configuration, partitions: Sequence[Partition]
-) -> dict[str, DataError]:
-    """The errors of partitions that are to be folded again, though their nights are closed for late labels."""
-    return {
-        name: DataError(
-            f"{name}: is closed for late labels, so its rows cannot be labelled again; remove it, then update with its "
-            "data and its labels (--labels)"
-        )
-        for name in _names(partitions)
-        if name in snapshot.entries and _is_closed(snapshot.entries[name], configuration)
-    }
-
-
-def _relabel(
-    snapshot: Snapshot,
-    arrived: Arrived,
-    nights: Mapping[str, Night],
-    engine: ThreadEngine,
-    files: StateFiles,
-    arrival: _Arrival,
-) -> dict[str, Night]:
-    """Fold the open nights anew that have the id of a new statement, except those that were just folded."""
-    ids = arrived.new
-    if ids is None:
-        if arrived.counts["read"] and arrived.counts["read"] == arrived.counts["null_ids"] and not arrival.unmatched:
-            raise LabelError(
-                f"labels: no statement of {few(arrival.labels)} has an id; name the ids with on (--on), or accept that "
-                "no row has a label with allow_unmatched (--allow-unmatched)"
-            )
-        return {}
-    new = [night.entry for night in nights.values()]
-    others = [entry for name, entry in snapshot.entries.items() if name not in nights]
-    find = partial(find_ids, ids=ids, labels=arrived.labels, files=files)
-    open_nights = [entry for entry in (*new, *others) if entry.state(OPEN, "")]
-    touched = [
-        entry for entry, seen in zip(open_nights, engine.each(find, open_nights, "night"), strict=True) if seen.any()
-    ]
-    if arrived.unknown and not touched and not arrival.unmatched:
-        raise LabelError(
-            "labels: none of the new ids is that of a row of an open night; name the ids with on (--on), or accept "
-            "that no row has a label with allow_unmatched (--allow-unmatched)"
-        )
-    configuration = arrived.configuration
-    dependent = frozenset(key for key in configuration.specs if key[0].partition(".")[0] != "sketch")
-    folding = Folding(with_changes(configuration, due=dependent), files, False, arrived.labels)
-    try:
-        relabelled = [folding.relabel(entry, engine) for entry in touched if entry.partition not in nights]
-    except LabelError as error:
-        raise _labels_error(str(error), arrival) from error
-    return {entry.partition: Night(entry, None) for entry in relabelled}
-
-
-def _labels_error(why: str, arrival: _Arrival) -> LabelError:
-    """The error for labels that cannot be those of a night; nothing is committed."""
-    return LabelError(
-        f"{few(arrival.labels)}: {why.partition(';')[0]}; correct the labels, or create another store with pos_label "
-        "(--pos-label)"
-    )
 
 
 def _refuse_labels(
@@ -640,7 +589,7 @@ def _commit(
     if changed:
         after = snapshot.entries | entries
         ahead = tuple(find_ahead(after, done.new)) if configuration.late is not None else ()
-        closed = _close(context, configuration, after)
+        closed = close_nights(context, configuration, after)
         after |= closed
         done = with_changes(done, closed=tuple(closed), ahead=ahead)
         action = f"{done}; {done.keeps}" if done.keeps else str(done)
@@ -669,15 +618,6 @@ def _commit(
         for i, some in enumerate(alike.values(), 1)
     )
     raise DataError(f"{plural(len(errors), 'partition')} cannot be folded{rest}: {listed}") from first
-
-
-def _close(context: StoreContext, configuration: Configuration, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """The nights that close: without their rows, and with their values by the age of labels."""
-    closing = find_closing([*entries.values()], configuration)
-    if not closing:
-        return {}
-    aging = Aging.of(configuration, context.files, context.engine())
-    return {entry.partition: close_night(aging.close(entry)) for entry in closing}
 
 
 def _same(context: StoreContext, configuration: Configuration, entry: Entry, again: Entry) -> bool:

@@ -133,8 +133,9 @@ def info(context: StoreContext, *, verify: bool) -> Info:
     options = {name: configuration.options[name] for name in _COLUMNS if configuration.options[name]}
     late = {}
     if configuration.late is not None:
-        rows = [state.bytes for _, state in stored if state.group == OPEN]
-        late = {"open": len(rows), "rows": sum(rows), **configuration.statements.sizes}
+        waiting = [entry for entry in entries if entry.state(OPEN, "")]
+        nbytes = sum(state.bytes for entry in waiting for state in entry.states if state.group == OPEN)
+        late = {"open": len(waiting), "rows": nbytes, **configuration.statements.sizes}
     return Info(
         context.location.name,
         snapshot.version,

@@ -388,7 +388,8 @@ class Store(Changing):
     ) -> Check:
         """Judge new, changed and failed nights by rules such as ``roc_auc[score] >= 0.97``, and store the judgements.
 
-        Each rule judges a night once, and again if the night is folded again. A night that failed keeps failing until
+        Each rule judges a night once, and again if the night is folded again. Late labels alone do not have an open
+        night judged again until it is closed for them, or with `again`. A night that failed keeps failing until
         it is replaced, removed or accepted (`accept`). A rule that is new to the store judges the newest night and
         nights that are folded later. An incomplete night fails. See `streameval.rules` for the syntax.
 

@@ -4,7 +4,7 @@ Killed updates leave files that no version of the ledger refers to; these are de
 period. With ``keep``, the exact scores of old nights are turned into fixed histograms, which take at most a few
 megabytes per night. The exact files are deleted, so that earlier versions of the ledger can no longer be evaluated over
 those nights. With ``versions``, versions of the ledger that were replaced longer ago are forgotten, and what only they
-need is deleted.
+need is deleted; with ``forget``, they stay in the list, and their states are deleted.
 
 No update can lose a file to a vacuum that runs at the same time. Files are listed first, then a version is committed,
 then the listed files are deleted. An update that published one of them read an earlier version, so its commit is
@@ -26,7 +26,7 @@ from streameval.states.scores.histogram import histogram_spec, to_histogram
 from streameval.store.files.entries import StoredState
 from streameval.store.files.published import PublishedFiles
 from streameval.store.nights.late import find_unused, write_all
-from streameval.store.nights.open_nights import OPEN
+from streameval.store.nights.open_nights import OPEN, forget_rows
 from streameval.store.nights.partitions import day_of
 from streameval.wording import plural, size, visible
 
@@ -140,7 +140,13 @@ def bound_scores(entry: Entry, specs: Mapping[tuple[str, str], StoredSpec], file
 
 
 def vacuum(
-    context: StoreContext, keep: str | None, grace: str, versions: str | None = None, *, dry_run: bool = False
+    context: StoreContext,
+    keep: str | None,
+    grace: str,
+    versions: str | None = None,
+    forget: str | None = None,
+    *,
+    dry_run: bool = False,
 ) -> Vacuumed:
     """Delete files, turn old scores into histograms, forget versions and merge states; see `Store.vacuum`."""
     now, engine = time.time(), context.engine()
@@ -157,9 +163,13 @@ def vacuum(
         exact = state.kind == ScoreSpec.kind and isinstance(specs.get((state.group, state.of)), ScoreSpec)
         return exact and entry.partition in old
 
-    entries = list(snapshot.entries.values())
+    listed = list(snapshot.entries.values())
+    entries = [forget_rows(entry) for entry in listed]
     turned = tuple(entry.partition for entry in entries if any(loses(entry, state) for state in entry.states))
     runs, earlier = context.ledger.kept(snapshot)
+    if forget is not None:  # the versions stay in the list, without their states
+        recent = context.ledger.without_versions(snapshot, forget, now - parse_seconds(forget, "forget"))
+        earlier = context.ledger.kept(recent)[1]
     statements = find_unused(entries, configuration, context.files)
     if statements is not None and not dry_run:
         delivered = write_all(statements, configuration.statements, context.files)
@@ -173,7 +183,7 @@ def vacuum(
     if dry_run:
         return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, 0, forgotten, dry_run=True)
     dead_runs = PublishedFiles(context.ledger.location).unneeded(runs, oldest)
-    if turned or dead or dead_runs or snapshot != before or statements is not None:
+    if turned or dead or dead_runs or snapshot != before or statements is not None or entries != listed:
         bounded = [
             bound_scores(e, specs, context.files, engine.budget) if e.partition in turned else e for e in entries
         ]

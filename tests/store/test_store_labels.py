@@ -221,6 +221,71 @@ def test_contradictions_refuse_the_delivery_or_the_later_file_wins(tmp_path):
     assert contents(latest) == contents_of_column(tmp_path / "truth-c", {0: 0, 1: 1, 7: 0})
 
 
+def test_columns_are_added_to_open_nights(tmp_path):
+    """With the labels that came before and come after, but not to nights that are closed or have no files."""
+    store = create(tmp_path, nights=1, labels_open="1d")
+    rows = [(i, 1, i % 2) for i in range(IDS)]
+    store.update(labels=write_labels(tmp_path / "one.parquet", rows[::2]))
+    for name in NIGHTS[1:]:
+        store.update(write_night(name, tmp_path / "data"))
+    (tmp_path / "data" / NIGHTS[1] / "part-0.parquet").unlink()
+    done = store.add(score="k", sketch="s")
+    assert (done.changed, done.gone, done.lacking) == ((NIGHTS[2],), (NIGHTS[1], NIGHTS[0]), (NIGHTS[0],))
+    store.update(labels=write_labels(tmp_path / "two.parquet", rows))
+    write_night(NIGHTS[2], tmp_path / "joined", {i: label for i, _, label in rows})
+    joined = Store(tmp_path / "other", threads=1)
+    joined.update(tmp_path / "joined", **WHAT | {"score": ["s", "k"]}, sketch="s", unlabelled="size")
+    assert {key: one for key, one in contents(store).items() if key[0] == NIGHTS[2]} == contents(joined)
+    values = {row.night: row.value for row in store.maturity("roc_auc", of="k", ages=[1]).rows}
+    assert values[NIGHTS[1]] != values[NIGHTS[1]]
+    assert values[NIGHTS[2]] == joined.evaluate().value("roc_auc", of="k")
+
+
+def test_rejects_are_listed_and_redundant_files_are_read_once(tmp_path):
+    """What labels no row, with the reason; a file without a new statement is known from the next commit on."""
+    store, path = create(tmp_path, nights=1), tmp_path / "rejects.csv"
+    ids = [i for i in pq.read_table(tmp_path / "data" / NIGHTS[0])["id"].to_pylist() if i is not None]
+    rows = [(ids[0], 1, 0), (ids[0], 2, 1), (ids[0], 2, 1), (IDS + 9, 1, 1), (None, 1, 1), (IDS + 9, 0, 0)]
+    conflict = [(next(i for i in ids if i != ids[0]), 3, label) for label in (0, 1)]
+    labels = write_labels(tmp_path / "labels.parquet", rows + conflict)
+    store.update(labels=labels, rejects=path)
+    reasons = ["superseded", "no row", "null id", "superseded", "conflict", "conflict"]
+    assert [line.rpartition(",")[2].strip('"') for line in path.read_text().splitlines()] == ["reason", *reasons]
+    version, again = store.info().version, write_labels(tmp_path / "again.parquet", rows)
+    assert store.update(labels=[again, labels], rejects=path).labels["new"] == 0
+    assert (store.info().version, path.read_text().count("no row")) == (version, 0)
+    store.update(write_night(NIGHTS[1], tmp_path / "data"), labels=again)
+    data, times = again.read_bytes(), again.stat()
+    again.write_bytes(data[::-1])
+    os.utime(again, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert store.update(labels=again).labels["read"] == 0
+    with pytest.raises(DataError, match=r"again\.parquet"):
+        store.update(labels=again, verify=True)
+    with pytest.raises(OptionError, match="rejects would change nothing without late labels"):
+        store.update(tmp_path / "data", rejects=path)
+
+
+def test_an_open_night_is_judged_once_and_again_when_it_closes(tmp_path):
+    """Labels that came later are counted; with `again`, the night is judged anew. Older versions lose their states."""
+    store = create(tmp_path, nights=1, labels_open="1d")
+    rows = [(i, 1, i % 2) for i in range(IDS)]
+    for part, judged in ((rows[::2] + rows[1:4], 1), (rows[5::2], 0)):
+        store.update(labels=write_labels(tmp_path / f"{judged}.parquet", part))
+        found = store.check("roc_auc[s] >= 0")
+        assert (found.judged, len(found.judgements)) == (judged, 1)
+    assert f"1 night got labels after their judgement ({NIGHTS[0]})" in found.notes[-1]
+    found = store.check("roc_auc[s] >= 0", again=True)
+    assert (found.judged, len(found.notes)) == (1, 1)
+    for name in NIGHTS[1:]:
+        store.update(write_night(name, tmp_path / "data"))
+    assert store.check("roc_auc[s] >= 0").judged == 3
+    versions, value = len(store.versions()), store.evaluate().value("roc_auc")
+    store.vacuum(forget="0s", grace="0s")
+    assert (len(store.versions()), store.evaluate().value("roc_auc")) == (versions + 1, value)
+    with pytest.raises(FormatError, match="--forget the states of earlier versions"):
+        store.evaluate(as_of=1, metrics="average_precision")
+
+
 def contents_of_column(folder: Path, label: dict[int, int | None]) -> dict[tuple[str, str, str], str]:
     """The states of two nights with these labels as a column."""
     for name in NIGHTS[:2]:
@@ -241,6 +306,16 @@ def test_closed_nights_keep_their_labels_and_lose_their_ids(tmp_path):
     assert f"1 closed for late labels ({NIGHTS[0]})" in str(done[1])
     assert [entry.partition for entry in store.partitions() if entry.state(OPEN, "")] == NIGHTS[1:]
     assert own.items() <= contents(store).items()
+    statements, before = store.info().late["statements"], contents(store)
+    store.update(labels=write_labels(tmp_path / "later.parquet", [(i, 2, 1) for i in (0, 3)]))
+    assert store.remove(NIGHTS[2]).changed == (NIGHTS[0],)
+    reopened = {i: 1 if i in (0, 3) else i % 2 for i in range(IDS)}
+    assert contents(store) == contents_of_column(tmp_path / "reopened", reopened)
+    store.update(
+        tmp_path / "data" / NIGHTS[2],
+        labels=write_labels(tmp_path / "back.parquet", [(i, 3, i % 2) for i in (0, 3)]),
+    )
+    assert contents(store) == before
     statements = store.info().late["statements"]
     store.vacuum(grace="0s")
     assert 0 < store.info().late["statements"] < statements  # ids of the open nights
@@ -299,9 +374,9 @@ def test_damage_and_bad_rows_are_named(tmp_path):
     store = create(tmp_path)
     store.update(labels=write_labels(tmp_path / "a.parquet", [(1, 1, 1)]), allow_unmatched=True)
     more = write_labels(tmp_path / "b.parquet", [(i, 2, 1) for i in range(IDS)])
-    rows = store.partitions()[0].state(OPEN, "").file
-    run = store._context.begun()[1].statements.runs[0]
-    for name, words in ((rows, f"{NIGHTS[0]}: .*/{rows}: .*replace"), (run, f"/{run}: late labels cannot be read")):
+    run, words = store._context.begun()[1].statements.runs[0], "late labels cannot be read"
+    files = {store.partitions()[0].state(OPEN, of).file: f"{NIGHTS[0]}: .*replace" for of in ("", "ids")} | {run: words}
+    for name, words in files.items():
         path = tmp_path / "store" / "states" / name
         sound = path.read_bytes()
         path.write_bytes(sound[:40] + bytes([sound[40] ^ 1]) + sound[41:])
@@ -316,8 +391,8 @@ def test_damage_and_bad_rows_are_named(tmp_path):
     plain = Store(tmp_path / "plain")
     with pytest.raises(OptionError, match="create one with the column of ids"):
         plain.update(tmp_path / "data", score="s", nan="drop", labels=more)
-    with pytest.raises(OptionError, match="takes no more columns or policies"):
-        store.add(score="u")
+    with pytest.raises(OptionError, match="weight: a store of late labels takes more columns of scores"):
+        store.add(weight="u")
 
 
 def test_files_that_are_left_out_and_labels_that_are_refused(tmp_path):

@@ -138,7 +138,7 @@ class Entry:
     rows : number of rows
     labels : rows by label
     states : the other states, each in a file
-    updated : time of the fold, UTC
+    updated : time of the fold, or of the newest late labels, UTC
     facts : nulls by column, rows and nulls by file, files left out, and values of a night that was closed for late
         labels by their age, as JSON; see `gather_facts`
     """
@@ -174,6 +174,12 @@ class Entry:
     def incomplete(self) -> bool:
         """Whether files were left out."""
         return bool(self.left_out)
+
+    @property
+    def folded(self) -> str:
+        """Time of the fold of the data; `updated` is that of the newest labels."""
+        is_noted = '"folded"' in self.facts  # only nights that late labels touched; parsing takes time
+        return str(self.noted["folded"]) if is_noted else self.updated.isoformat()
 
     @property
     def aged(self) -> list[Aged]:

@@ -27,7 +27,7 @@ from streameval.evaluation.files import Files
 from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts
 from streameval.store.nights.merge import finalize_nights
-from streameval.store.nights.open_nights import labels_for, read_rows, write_rows
+from streameval.store.nights.open_nights import ROW, labels_for, read_labelled, write_rows
 from streameval.store.nights.partitions import fingerprint, is_same
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class Folding:
             )
         written = self._written(kept, folded, engine)
         if self.late is not None:
-            written = (*written, write_rows(planned, request, self.files, dict(folded.skipped)))
+            written = (*written, *write_rows(planned, request, self.late, self.files, dict(folded.skipped)))
         pairs = [(w, folded.states[w.spec]) for w in kept if w.metrics or w.group in FAMILIES]
         columns, filtered = planned.schema.names, request.where is not None
         facts = gather_facts(partition.files, columns, pairs, folded.skipped, filtered=filtered)
@@ -273,8 +273,10 @@ class Folding:
         evaluation = _evaluation(partition.name, configuration, engine, folded) if configuration.due is None else None
         return Night(entry, evaluation)
 
-    def _states(self, planned: scan.Scan, engine: Engine, *, skip: bool = False) -> tuple[list[MetricRequest], Folded]:
-        """The states to keep, and all that are folded."""
+    def _states(
+        self, planned: scan.Scan, engine: Engine, *, skip: bool = False, numbers: str | None = None
+    ) -> tuple[list[MetricRequest], Folded]:
+        """The states to keep, and all that are folded; labels are joined unless rows have numbers, and labels."""
         request, due = self.configuration.folding, self.configuration.due
         name = planned.pieces[0].name
         request.slicing.check(planned.schema, name)
@@ -282,8 +284,8 @@ class Folding:
         kept = [w for w in stored if due is None or (w.group, w.of) in due]
         files = Files.of(engine, planned, request.label, request.where, skip=skip, empty=True)
         files = files.folding(kept, request=request)
-        if self.late is not None:
-            files = replace(files, plan=replace(files.plan, late=labels_for(self.late, planned.schema, name)))
+        late = labels_for(self.late, planned.schema, name) if self.late is not None and numbers is None else None
+        files = replace(files, plan=replace(files.plan, late=late, numbers=numbers))
         return kept, files.fold()
 
     def _written(self, kept: Sequence[MetricRequest], folded: Folded, engine: Engine) -> tuple[StoredState, ...]:
@@ -291,32 +293,52 @@ class Folding:
         names = [self.files.write(folded.states[w.spec], engine.dump) for w in kept]
         return tuple(StoredState(w.group, w.of, w.spec.kind, *name) for w, name in zip(kept, names, strict=True))
 
-    def fold_rows(self, entry: Entry, engine: Engine) -> tuple[list[MetricRequest], Folded]:
-        """The states to keep, and all that are folded, of the rows of an open night."""
-        configuration, name = self.configuration, entry.partition
-        planned = scan.plan(read_rows(entry, self.files), configuration.columns, threads=1)
-        pieces = tuple(replace(piece, partition=name, origin=name, name=name) for piece in planned.pieces)
-        return self._states(configuration.widen_columns(replace(planned, pieces=pieces)), engine)
+    def only(self, entry: Entry, due: frozenset[tuple[str, str]]) -> Folding:
+        """What folds those of the states that are due which a night has."""
+        own = {(state.group, state.of) for state in entry.states}
+        return replace(self, configuration=replace(self.configuration, due=due & own))
 
-    def relabel(self, entry: Entry, engine: Engine) -> Entry:
-        """Fold an open night anew from its rows into the states that depend on labels, which `configuration` has due.
+    def fold_rows(self, entry: Entry, engine: Engine, *, every: bool) -> tuple[list[MetricRequest], Folded]:
+        """The states to keep, and all that are folded, of the rows of an open night: the labelled ones, or every one.
 
         Raises
         ------
         DataError
             If its rows cannot be read, or their labels are refused.
         """
-        configuration = self.configuration
-        kept, folded = self.fold_rows(entry, engine)
-        new = {(state.group, state.of): state for state in self._written(kept, folded, engine)}
-        label = folded.labels(configuration.folding.label)
+        configuration, name = self.configuration, entry.partition
+        columns = configuration.columns
+        table = read_labelled(entry, cast("LateLabels", self.late), columns, self.files, every=every)
+        columns = [column for column in columns if column in table.column_names]
+        planned = scan.plan(table, [*columns, ROW], threads=1)
+        pieces = tuple(replace(piece, partition=name, origin=name, name=name) for piece in planned.pieces)
+        return self._states(configuration.widen_columns(replace(planned, pieces=pieces)), engine, numbers=ROW)
+
+    def relabel(self, entry: Entry, engine: Engine) -> Entry:
+        """Fold an open night anew from its rows into the states that depend on labels; raises as `fold_rows`."""
+        configuration, new, nulls = self.configuration, dict[tuple[str, str], StoredState](), dict[str, int]()
+        for every, due in enumerate(dependent_states(configuration)):
+            folding = self.only(entry, due)
+            if folding.configuration.due or not every:
+                kept, folded = folding.fold_rows(entry, engine, every=bool(every))
+                new |= {(state.group, state.of): state for state in self._written(kept, folded, engine)}
+                scores = {w.of: cast("ScoreCounts", folded.states[w.spec]) for w in kept if w.group == "score"}
+                nulls |= {name: int(state.nan_rows.sum()) for name, state in scores.items()}
+                label = folded.labels(configuration.folding.label)
         states = tuple(new.get((state.group, state.of), state) for state in entry.states)
-        nulls = {
-            w.of: int(cast("ScoreCounts", folded.states[w.spec]).nan_rows.sum()) for w in kept if w.group == "score"
-        }
-        noted = entry.noted
+        rest = entry.rows - label.neg - label.pos - entry.labels.incomplete
+        labels = _labels(label)._replace(null=rest, incomplete=entry.labels.incomplete)
+        noted = entry.noted | {"folded": entry.folded}
         facts = json.dumps(noted | {"nulls": noted.get("nulls", {}) | nulls})
-        return replace(entry, labels=_labels(label), states=states, updated=datetime.now(UTC), facts=facts)
+        return replace(entry, labels=labels, states=states, updated=datetime.now(UTC), facts=facts)
+
+
+def dependent_states(configuration: Configuration) -> tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]]:
+    """The states that depend on labels: those of labelled rows, and those that count the other rows as well."""
+    specs = configuration.specs
+    some = frozenset(key for key, spec in specs.items() if not spec.traits.unlabelled)
+    every = frozenset(key for key in specs.keys() - some if key[0].partition(".")[0] != "sketch")
+    return some, every
 
 
 def _evaluation(name: str, configuration: Configuration, engine: Engine, folded: Folded) -> Evaluation | None:

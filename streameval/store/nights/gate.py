@@ -206,7 +206,7 @@ class Gate:
             remedy = suggest_names(name, names) or f"it has {span(names)}"
             shown.append(self._failure(PRESENT, name, "", f"the store has no such night; {remedy}"))
         place = {name: i for i, name in enumerate(names)}
-        notes = (*self._notes(shared), *self._labelled(shown))
+        notes = (*self._notes(shared), *self._labelled(shown), *self._newer(scope))
         shown.sort(key=lambda one: place.get(one.partition, len(place)))
         newest = scope[-1].partition if scope else named[-1]
         lasting = [rule for rule in rules if rule.metric not in LIVE]
@@ -281,6 +281,19 @@ class Gate:
         counts = [entry.labels for entry in self.entries if entry.partition in names]
         shares = [(one.neg + one.pos) / (one.neg + one.pos + one.null) for one in counts if one.null]
         return (labelled_rows(shares),) if shares else ()
+
+    def _newer(self, scope: Sequence[Entry]) -> tuple[str, ...]:
+        """How many nights got labels after they were judged by a rule on labels."""
+        rules = [rule for rule in self.rules if rule.labelled]
+        names = [
+            entry.partition
+            for entry in scope
+            if any((one := self._known(rule, entry)) and one.judged and entry.updated > one.judged for rule in rules)
+        ]
+        more = f"{plural(len(names), 'night')} got labels after their judgement ({few(names)})"
+        return (
+            (f"{more}; again (--again) judges them anew, and so does a check after they are closed",) if names else ()
+        )
 
     def _refuse_unknown(self, rule: Rule) -> None:
         """Raise `OptionError` if a rule refers to data that the store does not have."""

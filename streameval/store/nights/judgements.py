@@ -22,6 +22,7 @@ from streameval.results import Judgement
 from streameval.rules import LIVE, Rule
 from streameval.store.files.delta import RowTable, data_files
 from streameval.store.files.published import PublishedFiles
+from streameval.store.nights.open_nights import OPEN
 from streameval.store.nights.results import key_of
 from streameval.wording import few
 
@@ -53,9 +54,11 @@ _SCHEMA = pa.schema(
 def digests(entry: Entry) -> dict[tuple[str, str], str]:
     """Digests of a fold by (group, column) of the state that a rule reads; ``("", "")`` for rules that read none.
 
-    Adding a column later changes only the digests of rules on that column.
+    Adding a column later changes only the digests of rules on that column. Late labels do not change a digest before
+    the night is closed for them.
     """
-    fold = entry.partition, entry.fingerprint, entry.updated.isoformat()
+    is_open = ["open"] if entry.state(OPEN, "") else []
+    fold = entry.partition, entry.fingerprint, entry.folded, *is_open
     columns = [("", ""), *((state.group, state.of) for state in entry.states)]
     return {column: key_of(*fold, *column) for column in columns}
 

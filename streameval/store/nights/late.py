@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from streameval import scan
 from streameval.engine.fold import STATE_SHARE
 from streameval.errors import FormatError, LabelError, OptionError, SchemaError
-from streameval.evaluation.labels.statements import join_codes, label_type, resolve
+from streameval.evaluation.labels.statements import Listed, join_codes, label_type, resolve
+from streameval.saving import save
 from streameval.scan import READ_ERRORS, locate_all, reason
 from streameval.states.late import (
     ABSENT,
@@ -122,6 +123,7 @@ class Arrived:
     new : the ids of new statements; None without new statements
     unknown : whether a file was read that the store did not know
     counts : statements ``read``, ``new``, ``known``, with ``null_ids``, and ids in ``conflicts``
+    listed : the statements that were read, and those of them in effect; None unless they are to be listed
     """
 
     configuration: Configuration
@@ -129,6 +131,17 @@ class Arrived:
     new: IdTable | None
     unknown: bool
     counts: Mapping[str, int]
+    listed: tuple[Listed, Statements] | None = None
+
+    def save_rejects(self, path: str, seen: Array) -> None:
+        """Write the statements that label no row of an open night, with the reason; `seen` are the ids of `new`."""
+        table = pa.table({"reason": pa.array([], pa.string())})
+        if self.listed is not None:
+            listed, used = self.listed
+            table = listed.rejects(
+                np.zeros(listed.rows.size, np.bool_) if self.new is None else _have(used, self.new, ~seen)
+            )
+        save(path, {}, lambda: table)
 
 
 def deliver(
@@ -139,6 +152,7 @@ def deliver(
     files: PublishedFiles,
     *,
     verify: bool = False,
+    rejects: bool = False,
 ) -> Arrived:
     """Add files of labels to the statements of a store.
 
@@ -150,6 +164,7 @@ def deliver(
     newest : the newest night of the store, as `date.toordinal`
     engine : reads the files
     files : publishes a run of the new statements
+    rejects : whether to list the statements
 
     Raises
     ------
@@ -162,7 +177,7 @@ def deliver(
     located = locate_all(labels)
     numbers, arrivals = _number(located, delivered, newest, verify=verify)
     due = [file for file in located if file.name in arrivals]
-    parts = _read(due, source, configuration, engine) if due else []
+    theirs, parts = _read(due, source, configuration, engine) if due else ((), [])
     _check_types(kept, parts, what)
     read = sum(part.fates.size for part in parts)
     rows, needed = delivered.rows + read, (delivered.rows + read) * _ROW_BYTES
@@ -170,24 +185,29 @@ def deliver(
         raise OptionError(f"labels: {plural(rows, 'statement')} take about {size(needed)}: raise memory")
     arriving = [_statements(part, *arrivals[part.name]) for part in parts]
     every = Statements.joined([*kept, *arriving], what) if kept or arriving else _none()
-    labels_by_id, conflicts = _resolved(every, source, configuration)
+    labels_by_id, conflicts, fates = _resolved(every, source, configuration)
     if conflicts.size and source.conflicts != "drop":
         raise _contradiction(conflicts, source, parts)
     places = every.distinct(by_arrival=latest)
-    new = every.only(places[places >= sum(one.first.size for one in kept)])
+    first = sum(one.first.size for one in kept)
+    new = every.only(places[places >= first])
     counts = {"read": read, "new": new.first.size, "null_ids": read - sum(part.first.size for part in parts)}
     counts |= {"known": read - counts["null_ids"] - counts["new"], "conflicts": int(conflicts.size)}
-    if not new.first.size:
-        return Arrived(configuration, labels_by_id, None, False, counts)
+    forgotten = sorted({*delivered.forgotten} - {number for number, _ in arrivals.values()})
+    entries = [(*fact, night) for fact, (_, night) in numbers.items()]
+    after, unknown = delivered._replace(files=entries, forgotten=forgotten), len(entries) > len(delivered.files)
+    listed = None
+    if rejects and parts:
+        listed = _list(parts, theirs, fates[first:]), every.only(first + np.flatnonzero(fates[first:] == 0))
+    if not new.first.size:  # what was read is known from the next commit on
+        return Arrived(configuration.delivered(after), labels_by_id, None, False, counts, listed)
     merged = len(delivered.runs) + 1 >= FAN
     runs, new_run = ([], every.only(places)) if merged else (delivered.runs, new)
     name, nbytes = files.publish(lambda sink: pq.write_table(new_run.to_arrow(), sink, compression="zstd"))
     total = nbytes + (delivered.bytes if runs else 0)
-    forgotten = sorted({*delivered.forgotten} - {number for number, _ in arrivals.values()})
-    entries = [(*fact, night) for fact, (_, night) in numbers.items()]
-    after = Delivered([*runs, name], entries, places.size, total, forgotten)
-    unknown = len(entries) > len(delivered.files)
-    return Arrived(configuration.delivered(after), labels_by_id, _table_of(new, configuration), unknown, counts)
+    after = after._replace(runs=[*runs, name], rows=places.size, bytes=total)
+    ids = _table_of(new, configuration)
+    return Arrived(configuration.delivered(after), labels_by_id, ids, unknown, counts, listed)
 
 
 def _number(
@@ -217,8 +237,8 @@ def _check_types(kept: Sequence[Statements], parts: Sequence[StatementPart], wha
 
 def _read(
     files: Sequence[File], source: LateSource, configuration: Configuration, engine: ThreadEngine
-) -> list[StatementPart]:
-    """The statements of files, each a delivery."""
+) -> tuple[Sequence[IdColumn], list[StatementPart]]:
+    """The id columns of files, and their statements; each file is a delivery."""
     kinds = {column: configuration.types[name] for name, column in configuration.late_ids.items()}
     schema = pa.schema({column: WORDS[kind] for column, kind in kinds.items()})
     ours, theirs, parts = replace(source, data=[[[file] for file in files]]).read_parts(schema, "the store", engine)
@@ -229,7 +249,7 @@ def _read(
                 f"{parts[0].name}: column {other.name!r} has texts or other numbers than the ids of the store, "
                 f"which are {kinds[own.name]} integers: cast it"
             )
-    return parts
+    return theirs, parts
 
 
 def _statements(part: StatementPart, number: int, newest: int) -> Statements:
@@ -260,15 +280,24 @@ def _read_runs(files: PublishedFiles, runs: Iterable[str]) -> list[Statements]:
     return statements
 
 
-def _resolved(every: Statements, source: LateSource, configuration: Configuration) -> tuple[LateLabels, Array]:
-    """The label of each id, and the first words of the ids whose latest statements contradict each other."""
+def _resolved(every: Statements, source: LateSource, configuration: Configuration) -> tuple[LateLabels, Array, Array]:
+    """The label of each id, the first words of the ids whose latest statements contradict each other, and all fates."""
     ids = _words(every, configuration)
     found = resolve(ids, [every.times], every.codes, every.arrivals if source.conflicts == "latest" else None)
     latest = found.order[found.last]
     codes = np.where(found.conflict, WITHDRAWN, every.codes[latest]).astype(np.uint8)
     words = every.first[latest], every.second[latest][: latest.size if len(ids) > 1 else 0]
     late = LateLabels.of(source.column, _columns(configuration), every.values, codes, words, own=False)
-    return late, words[0][found.conflict]
+    fates = np.empty_like(found.fates)
+    fates[found.order] = found.fates
+    return late, words[0][found.conflict], fates
+
+
+def _list(parts: Sequence[StatementPart], ids: Sequence[IdColumn], fates: Array) -> Listed:
+    """The statements of a delivery, with what became of those that have an id."""
+    all_fates = np.concatenate([part.fates for part in parts])
+    all_fates[all_fates == 0] = fates
+    return Listed(pa.concat_tables(part.table for part in parts), tuple(ids), np.flatnonzero(all_fates == 0), all_fates)
 
 
 def _columns(configuration: Configuration) -> list[IdColumn]:
@@ -317,6 +346,11 @@ def read_statements(configuration: Configuration, files: PublishedFiles) -> Stat
     """All statements of a store."""
     parts = _read_runs(files, configuration.statements.runs)
     return Statements.joined(parts, "the labels of the store") if parts else _none()
+
+
+def read_labels(configuration: Configuration, files: PublishedFiles) -> LateLabels:
+    """The label of each id that follows from all statements of a store."""
+    return _resolved(read_statements(configuration, files), cast("LateSource", configuration.late), configuration)[0]
 
 
 def resolve_by_age(

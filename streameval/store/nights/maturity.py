@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from streameval._version import __version__
 from streameval.errors import DataError, OptionError
@@ -20,7 +20,7 @@ from streameval.evaluation.request import NO_INTERVALS
 from streameval.results import Source
 from streameval.saving import Saved
 from streameval.store.files.entries import Aged
-from streameval.store.nights.fold import Folding
+from streameval.store.nights.fold import Folding, dependent_states
 from streameval.store.nights.late import read_statements, resolve_by_age
 from streameval.store.nights.merge import Column, finalize_nights
 from streameval.store.nights.open_nights import OPEN
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
-    from streameval.engine.fold import Folded
     from streameval.engine.threads import ThreadEngine
+    from streameval.states.labels import LabelCounts
+    from streameval.states.late import LateLabels
+    from streameval.states.protocol import State, StoredSpec
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
     from streameval.store.files.published import StateFiles
@@ -100,7 +102,8 @@ class Maturity(Saved):
     def to_dict(self) -> dict[str, object]:
         """Plain values; NaN becomes None."""
         rows = self.to_arrow().to_pylist()
-        return {"streameval": __version__, "metric": self.metric, "of": self.of, "rows": rows}
+        facts = {"streameval": __version__, "metric": self.metric, "of": self.of, "basis": "labelled rows"}
+        return {**facts, "rows": rows}
 
     def plot(self, save_to: str | Path | None = None) -> Axes:
         """Plot the values over the ages, a line for each night; returns the matplotlib Axes."""
@@ -179,13 +182,15 @@ class Aging:
 
     Attributes
     ----------
-    folding : folds the states of the columns
+    folding : folds nights of the store
+    due : the states of the columns, each time with whether they take every row, or the labelled ones alone
     columns : the columns with their metrics
     statements : all statements of the store
     engine : the engine of the run
     """
 
     folding: Folding
+    due: Sequence[tuple[bool, frozenset[tuple[str, str]]]]
     columns: Sequence[Column]
     statements: Statements
     engine: ThreadEngine
@@ -203,39 +208,48 @@ class Aging:
             request = configuration.request()
             columns = [Column(request, w, {}) for w in configuration.wanted(request)]
         columns = [column for column in columns if column.w.group in ("score", "cluster")]
-        due = frozenset((column.w.group, column.w.of) for column in columns)
-        folding = Folding(replace(configuration, due=due), files, skip=False)
-        return cls(folding, columns, read_statements(configuration, files), engine)
+        own = frozenset((column.w.group, column.w.of) for column in columns)
+        due = [(bool(every), own & some) for every, some in enumerate(dependent_states(configuration)) if own & some]
+        return cls(
+            Folding(configuration, files, skip=False), due, columns, read_statements(configuration, files), engine
+        )
 
     def measure(self, entry: Entry, ages: Sequence[int]) -> list[Aged]:
         """An open night with the labels up to each age, in ascending order."""
-        configuration, files = self.folding.configuration, self.folding.files
         if not self.statements.first.size and not entry.labels.neg + entry.labels.pos:
             return [Aged(age, 0, 0, {}) for age in ages]
+        labels = resolve_by_age(entry, self.statements, self.folding.configuration, self.folding.files, ages)
         measured: dict[int, Aged] = {}
         aged = []
-        for age, late in zip(ages, resolve_by_age(entry, self.statements, configuration, files, ages), strict=True):
+        for age, late in zip(ages, labels, strict=True):
             if id(late) not in measured:
-                _, folded = replace(self.folding, late=late).fold_rows(entry, self.engine)
-                counts = folded.labels(configuration.folding.label)
-                labelled = counts.neg + counts.pos
-                measured[id(late)] = Aged(age, labelled, counts.pos, self._values(entry, folded) if labelled else {})
+                measured[id(late)] = self._measured(entry, late)
             aged.append(measured[id(late)]._replace(age=age))
         return aged
+
+    def _measured(self, entry: Entry, late: LateLabels) -> Aged:
+        """An open night with some labels, at an age that follows."""
+        states: dict[StoredSpec, State] = {}
+        for every, due in self.due:
+            folding = replace(self.folding, late=late).only(entry, due)
+            states |= folding.fold_rows(entry, self.engine, every=every)[1].states
+        counts = cast("LabelCounts", states[self.folding.configuration.folding.label])
+        labelled = counts.neg + counts.pos
+        return Aged(0, labelled, counts.pos, self._values(entry, states) if labelled else {})
 
     def close(self, entry: Entry) -> Entry:
         """A night that is closed, with its values at `AGES` among its facts."""
         aged = [one._asdict() for one in self.measure(entry, AGES)]
         return replace(entry, facts=json.dumps(entry.noted | {"maturity": aged}))
 
-    def _values(self, entry: Entry, folded: Folded) -> dict[str, float | None]:
+    def _values(self, entry: Entry, states: Mapping[StoredSpec, State]) -> dict[str, float | None]:
         """The metrics of all columns, by names such as ``roc_auc[score]``; None if one is not defined."""
         label, values = self.folding.configuration.folding.label, dict[str, float | None]()
-        for column in self.columns:
+        for column in (one for one in self.columns if one.w.spec in states):
             request, w = replace(column.request, resampling=NO_INTERVALS), column.w
-            states = {spec: folded.states[spec] for spec in (label, w.spec)}
+            own = {spec: states[spec] for spec in (label, w.spec)}
             try:
-                results = finalize_nights(self.engine, [entry.partition], request, label, [w], states).results
+                results = finalize_nights(self.engine, [entry.partition], request, label, [w], own).results
             except DataError:
                 continue
             values |= {f"{r.metric}[{r.of}]": None if math.isnan(r.value) else r.value for r in results}

@@ -1,11 +1,12 @@
 """Open nights of a store: the rows that it keeps for late labels, and which nights are closed.
 
-An open night has a file of the columns from which it was folded, in the order of its rows. If it has the id of a new
-statement, its states that depend on labels are folded anew from this file by the ordinary builders: the result equals
-a fold of the joined files, in whatever order nights and labels arrived. Nothing is added to states or subtracted.
+An open night has a file of the words of its ids, and one of the columns from which it was folded, both in the order of
+its rows. If it has the id of a new statement, its labelled rows are folded anew by the ordinary builders into the
+states that depend on labels (those that also count the other rows take every row): the result equals a fold of the
+joined files, in whatever order nights and labels arrived. Nothing is added to states or subtracted.
 
-A night that is older than the newest by the span `labels_open` is closed by the next commit: its rows are no longer
-referred to, and `vacuum` deletes them.
+A night that is older than the newest by the span `labels_open` is closed by the next commit, and `vacuum` deletes its
+rows. If the newest night is removed before, the nights that it closed are opened again.
 """
 
 from __future__ import annotations
@@ -18,25 +19,21 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow.ipc
 
 from streameval import scan
 from streameval.errors import FormatError, NullError, SchemaError, WeightError
 from streameval.evaluation.labels.statements import cast_labels
 from streameval.scan import READ_ERRORS, reason
 from streameval.scan.derived import UUIDS
-from streameval.states.late import (
-    IdTable,
-    LateLabels,
-    comparison,
-    find_codes,
-    read_ids,
-)
+from streameval.states.late import IdColumn, Ids, IdTable, LateLabels, comparison, read_ids
 from streameval.store.files.entries import StoredState
 from streameval.store.nights.partitions import day_of
+from streameval.typing import view_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import BinaryIO
 
     from streameval.evaluation.request import Request
     from streameval.scan import Scan
@@ -45,7 +42,10 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.typing import Array
 
-OPEN = "open"  # the group of the file of rows among the states of an open night
+OPEN, IDS = "open", "ids"  # the group of the rows among the states of an open night, and their ids in place of a column
+_CLOSED = {"closed ids": IDS, "closed rows": ""}  # what the rows of a night are called once it is closed
+ROW = "row number"  # column of the numbers of rows, from which units follow if rows have none
+_LOW = np.uint64(0xFFFFFFFF)
 GAP = 8  # days: a night that is later than this after the one before it closes no other
 WORDS = {"signed": pa.int64(), "unsigned": pa.uint64(), "text": pa.large_string()}  # of the ids, by their kind
 
@@ -72,28 +72,58 @@ def labels_for(labels: LateLabels, schema: pa.Schema, name: str) -> LateLabels:
     return replace(labels, ids=tuple(ids), values=values, own=True)
 
 
-def write_rows(planned: Scan, request: Request, files: PublishedFiles, lost: Collection[str] = ()) -> StoredState:
-    """Write the rows of an open night, with the columns of a scan, but for those of the files that were `lost`.
+def write_rows(
+    planned: Scan, request: Request, late: LateLabels, files: PublishedFiles, lost: Collection[str] = ()
+) -> list[StoredState]:
+    """Write the rows of an open night and their ids, but for those of the files that were `lost`.
 
     Raises
     ------
     NullError
         If a row lacks a score or an id that the policies of the store require: its label may arrive later.
     """
-    name = planned.pieces[0].name
+    name, ids, words = planned.pieces[0].name, labels_for(late, planned.schema, planned.pieces[0].name).ids, []
     test = None if request.where is None else request.where.bound(planned.schema, name)
+    others = {one.name for one in ids} - {*replace(request, late=None).columns}
+    schema = pa.schema([field for field in planned.schema if field.name not in others])
 
-    def write(sink: object) -> None:
-        with pq.ParquetWriter(sink, planned.schema, compression="zstd") as writer:
+    def write(sink: BinaryIO) -> None:
+        words.append(files.publish(lambda other: write_both(sink, other)))
+
+    def write_both(sink: BinaryIO, other: BinaryIO) -> None:
+        with _stream(sink, schema) as rows_writer, _stream(other, _id_schema(ids)) as id_writer:
             for piece in (one for one in planned.pieces if one.name not in lost):
                 for batch in scan.read(piece, planned.schema):
                     rows = (
                         batch if test is None else batch.filter(pa.array(test.kept_of_each([batch], [piece.name])[0]))
                     )
                     _check_rows(rows, request, piece.name)
-                    writer.write_batch(batch)
+                    rows_writer.write_batch(batch.select(schema.names))
+                    id_writer.write_batch(_id_batch(read_ids(batch, ids), _id_schema(ids)))
 
-    return StoredState(OPEN, "", "rows", *files.publish(write))
+    rows = files.publish(write)
+    return [StoredState(OPEN, "", "rows", *rows), StoredState(OPEN, IDS, "ids", *words[0])]
+
+
+def _stream(sink: BinaryIO, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
+    return pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+
+
+def _id_schema(ids: Sequence[IdColumn]) -> pa.Schema:
+    """The words of ids; 32 bits of the second one, so that 96 bits identify a text or a tuple."""
+    return pa.schema([("first", pa.uint64())] if _are_raw(ids) else [("first", pa.uint64()), ("second", pa.uint32())])
+
+
+def _are_raw(ids: Sequence[IdColumn]) -> bool:
+    """Whether ids are compared as integers."""
+    return len(ids) == 1 and ids[0].kind != "text"
+
+
+def _id_batch(ids: Ids, schema: pa.Schema) -> pa.RecordBatch:
+    """The ids of rows, with nulls."""
+    words = [ids.first, (ids.second & _LOW).astype(np.uint32)][: len(schema)]
+    mask = ~ids.valid if ids.valid.size else None
+    return pa.record_batch([pa.array(words[0], mask=mask), *map(pa.array, words[1:])], schema=schema)
 
 
 def _check_rows(batch: pa.RecordBatch, request: Request, name: str) -> None:
@@ -110,24 +140,69 @@ def _check_rows(batch: pa.RecordBatch, request: Request, name: str) -> None:
             raise WeightError(f"{name}: weight column {request.weight!r} must be finite and at least 0 in every row")
 
 
-def read_rows(entry: Entry, files: PublishedFiles, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of an open night; raises `FormatError` if they cannot be read."""
-    state = cast("StoredState", entry.state(OPEN, ""))
-    try:
-        return pq.read_table(pa.BufferReader(files.load(state.file)), columns=columns)
-    except (FormatError, *READ_ERRORS) as error:
-        where = f"{entry.partition}: {files.location.name}/{state.file}"
-        raise FormatError(f"{where}: {reason(error)}; fold its partition again with replace") from error
+def read_labelled(
+    entry: Entry, labels: LateLabels, columns: Sequence[str], files: PublishedFiles, *, every: bool
+) -> pa.Table:
+    """The rows of an open night that have a label, or `every` row, with their labels and their numbers (`ROW`).
+
+    Of no labelled row, a single one without a label: a scan needs a row.
+
+    Raises
+    ------
+    FormatError
+        If its files cannot be read.
+    SchemaError
+        If its labels have another type.
+    """
+    names, start, parts = [*columns, labels.column], 0, list[pa.RecordBatch]()
+    for ids, batch in zip(_read(entry, IDS, files), _read(entry, "", files, names), strict=True):
+        own = batch.column(labels.column) if labels.column in batch.schema.names else None
+        if own is not None and not labels.own:
+            what = f"{entry.partition}: label column {labels.column!r}"
+            labels = replace(labels, values=cast_labels(labels.values, own.type, what), own=True)
+        codes = _find(ids, labels.ids, labels.table, np.zeros(labels.table.first.size, np.bool_))
+        label = labels.of_codes(codes, own)
+        numbers = np.arange(start, start := start + batch.num_rows)
+        batch = batch if own is None else batch.drop_columns([labels.column])
+        batch = batch.append_column(labels.column, label).append_column(ROW, pa.array(numbers))
+        if not every and label.null_count:
+            at = np.flatnonzero(label.is_valid().to_numpy(zero_copy_only=False))
+            batch = batch.take(pa.array(at if at.size or parts else at[:0])) if at.size else batch.slice(0, not parts)
+        parts += [batch] if batch.num_rows else []
+    return pa.Table.from_batches(parts)
 
 
 def find_ids(entry: Entry, ids: IdTable, labels: LateLabels, files: PublishedFiles) -> Array:
     """Which of some ids an open night has, as a bool array."""
-    table = read_rows(entry, files, [one.name for one in labels.ids])
-    own = labels_for(replace(labels, column=""), table.schema, entry.partition)
     seen = np.zeros(ids.first.size, np.bool_)
-    for batch in table.to_batches():
-        find_codes(*read_ids(batch, own.ids), *ids, seen)
+    for batch in _read(entry, IDS, files):
+        _find(batch, labels.ids, ids, seen)
     return seen
+
+
+def _find(batch: pa.RecordBatch, columns: Sequence[IdColumn], ids: IdTable, seen: Array) -> Array:
+    """The code of each row of a batch of ids; sets `seen` for the ids that occur."""
+    first, *second = batch.columns
+    valid = first.is_valid().to_numpy(zero_copy_only=False) if first.null_count else np.zeros(0, np.bool_)
+    words = view_numbers(first.fill_null(0)) if first.null_count else view_numbers(first)
+    rest = view_numbers(second[0]).astype(np.uint64) if second else words[:0]
+    return Ids(words, rest, valid, _are_raw(columns)).codes(ids._replace(second=ids.second & _LOW), seen)
+
+
+def _read(
+    entry: Entry, of: str, files: PublishedFiles, columns: Collection[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of an open night, or their ids; raises `FormatError` if they cannot be read."""
+    state = cast("StoredState", entry.state(OPEN, of))
+    try:
+        data = files.load(state.file)
+        names = pa.ipc.read_schema(data).names
+        fields = [i for i, name in enumerate(names) if columns is None or name in columns]
+        options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
+        yield from pa.ipc.open_stream(pa.BufferReader(data), options=options)
+    except (FormatError, *READ_ERRORS) as error:
+        where = f"{entry.partition}: {files.location.name}/{state.file}"
+        raise FormatError(f"{where}: {reason(error)}; fold its partition again with replace") from error
 
 
 def newest_day(names: Iterable[str]) -> int:
@@ -150,11 +225,12 @@ def find_ahead(names: Iterable[str], new: Iterable[str]) -> list[str]:
     return [name for name in new if day_of(name, "").toordinal() > newest]
 
 
-def find_closing(entries: Collection[Entry], configuration: Configuration) -> list[Entry]:
-    """The open nights that are older than the newest by the span of open ones."""
+def find_closing(entries: Collection[Entry], configuration: Configuration, newest: int | None = None) -> list[Entry]:
+    """The open nights that are older than the newest, by default of all these, by the span of open ones."""
     if configuration.late is None or not entries:
         return []
-    oldest = newest_day(entry.partition for entry in entries) - open_days(configuration)
+    newest = newest_day(entry.partition for entry in entries) if newest is None else newest
+    oldest = newest - open_days(configuration)
     return [e for e in entries if e.state(OPEN, "") and day_of(e.partition, "").toordinal() < oldest]
 
 
@@ -164,5 +240,25 @@ def open_days(configuration: Configuration) -> int:
 
 
 def close_night(entry: Entry) -> Entry:
-    """A night without its rows."""
-    return replace(entry, states=tuple(state for state in entry.states if state.group != OPEN))
+    """A night that is closed; the files of its rows are those of no column until vacuum deletes them."""
+    return _renamed(entry, {rows: closed for closed, rows in _CLOSED.items()})
+
+
+def find_reopening(entries: Collection[Entry], configuration: Configuration) -> list[Entry]:
+    """The nights, open again, that were closed by one that is no longer there, and whose rows were not deleted."""
+    reopened = [_renamed(e, _CLOSED) for e in entries if e.state(OPEN, min(_CLOSED))]
+    if configuration.late is None or not reopened:
+        return []
+    names = {entry.partition for entry in entries}
+    closing = {e.partition for e in find_closing(reopened, configuration, newest_day(names))}
+    return [entry for entry in reopened if entry.partition not in closing]
+
+
+def forget_rows(entry: Entry) -> Entry:
+    """A night without the rows that it had when it was closed."""
+    return replace(entry, states=tuple(s for s in entry.states if s.group != OPEN or s.of not in _CLOSED))
+
+
+def _renamed(entry: Entry, names: Mapping[str, str]) -> Entry:
+    states = (replace(s, of=names.get(s.of, s.of)) if s.group == OPEN else s for s in entry.states)
+    return replace(entry, states=tuple(states))

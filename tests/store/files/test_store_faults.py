@@ -76,7 +76,7 @@ def faults(mode: str, count: int, shim: Path, tmp_path: Path, *, late: bool = Fa
     return found
 
 
-@pytest.mark.parametrize(("mode", "late"), [("kill", False), ("full", False), ("kill", True)])
+@pytest.mark.parametrize(("mode", "late"), [("kill", False), ("full", False), ("kill", True), ("full", True)])
 def test_a_fault_at_any_write_leaves_the_store_as_before_or_after(mode, late, shim, tmp_path):
     """Killed, or told that the disk is full, at the first call that writes, the second, … and the last.
 
