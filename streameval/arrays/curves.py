@@ -44,7 +44,7 @@ from streameval.arrays.inputs import (
     without_nan,
 )
 from streameval.errors import DataError, OptionError
-from streameval.kernels.thresholds import running
+from streameval.kernels.ranking import running
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.scores.gain import Agc, decimal, kept_groups, kept_points
 from streameval.metrics.scores.ranking import MaxInformedness, RocAuc

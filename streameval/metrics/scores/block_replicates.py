@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.blocks.pieces import SUMS, rank_blocks, tied_rows
+from streameval.kernels.pieces import SUMS, rank_blocks, tied_rows
 from streameval.metrics.estimates import FINER
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.cut_bins import (

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.blocks.grid import codes, scores_of
-from streameval.kernels.blocks.pieces import dealt_counts, dealt_weights
+from streameval.kernels.grid import codes, scores_of
+from streameval.kernels.pieces import dealt_counts, dealt_weights
 from streameval.metrics.protocol import Metric
 from streameval.states.protocol import Small, State, Totals
 from streameval.states.scores.parts import RankedPart, ScorePart, known

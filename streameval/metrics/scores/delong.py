@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.ranking import delong_counts
-from streameval.kernels.thresholds import running
+from streameval.kernels.ranking import delong_counts, running
 from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.sums import counted, exact_sum
 from streameval.results import Scalar

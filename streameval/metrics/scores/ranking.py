@@ -30,8 +30,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.kernels.ranking import UNIT
-from streameval.kernels.thresholds import running
+from streameval.kernels.ranking import UNIT, running
 from streameval.metrics.protocol import NO_POSITIVES, ONE_CLASS, Metric
 from streameval.metrics.scores import sums
 from streameval.metrics.scores.calibration.scoring import spread

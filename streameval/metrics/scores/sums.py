@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels import ranking, thresholds
+from streameval.kernels import ranking
 from streameval.kernels.exact import HELD, integer, joined_halves
 from streameval.states.scores.parts import RankedPart, ScorePart
 from streameval.states.scores.weights import total_weight
@@ -171,7 +171,7 @@ def best_share(
     before, total = part.before, part.total
     share, scale = fixed.numerator * total.p, fixed.denominator
     if integers(part.n) and share + scale * (total.n + total.p) < _WORD:
-        at: tuple[int, float, float] = thresholds.best_counts(
+        at: tuple[int, float, float] = ranking.best_counts(
             part.n, part.p, before.n, before.p, max(least, 1), share, scale, later
         )
         return at
@@ -190,7 +190,7 @@ def deepest(part: ScorePart, precision: float) -> tuple[int, float, float]:
         share = _decimal(float(precision))
         if share.denominator >= _WORD:  # the first quotient of counts that reaches it is as good, and fits
             share = _reaching(share, max(part.total.n + part.total.p, 1))
-        at = thresholds.deepest_counts(false, true, part.p, share.numerator, share.denominator)
+        at = ranking.deepest_counts(false, true, part.p, share.numerator, share.denominator)
     else:
         enough = (part.p > 0) & (true >= precision * (1 - _TOLERANCE) * (true + false))
         at = int(np.argmax(np.where(enough, true, 0.0))) if enough.any() else -1
@@ -233,7 +233,7 @@ def gain_sums(part: ScorePart, keep: int) -> tuple[float, float, float, float]:
         pairs = 0 if part.exact else float((n * p)[part.open[:keep]].sum())
         return area, below, total_weight(n) + total_weight(p), pairs
     points = int(n.sum()) + int(p.sum())
-    area = integer(thresholds.gain_counts(n, p)) + 2 * before.p * points
+    area = integer(ranking.gain_counts(n, p)) + 2 * before.p * points
     return area, points * (2 * before.rows + points) - area, points, doubt(part, keep)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.budget import Budget
-from streameval.kernels.blocks.clusters import count_rows
+from streameval.kernels.block_cells import count_rows
 from streameval.kernels.groups import recoded_rows
 from streameval.kernels.jit import read_only
 from streameval.kernels.sweep import narrow_f4

@@ -3,7 +3,7 @@
 Two clusterings have no blocks of clusters in common, but they share the blocks of a third unit, such as campaigns. The
 rows of a cluster in one block are a *cell*. The tag of a row is the number of its block, so for integer ids a row is
 one word, which sorts like the rows of plain clusters, and the cells of a cluster are adjacent
-(`streameval.kernels.blocks.clusters`). One sweep computes the size tables without each block (`by_block`). Unlike other
+(`streameval.kernels.block_cells`). One sweep computes the size tables without each block (`by_block`). Unlike other
 groups, these are shared out by cluster among workers.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.blocks.clusters import (
+from streameval.kernels.block_cells import (
     BLOCK_BITS,
     cell_bounds,
     cluster_blocks,

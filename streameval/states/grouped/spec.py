@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import pyarrow as pa
 
 from streameval.errors import FormatError, OptionError
-from streameval.kernels.blocks.clusters import BLOCK_BITS
+from streameval.kernels.block_cells import BLOCK_BITS
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_facts

@@ -19,8 +19,8 @@ import numpy as np
 from streameval.kernels import segments as kernels
 from streameval.kernels.exact import joined_halves
 from streameval.kernels.fused import FUSED
+from streameval.kernels.keyed.ranked import WORDS, tally_words
 from streameval.kernels.keyed.sorting import count_rows, index_rows, sort_rows, sort_words, weigh_rows
-from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Columns, SegmentAddresses
 
 if TYPE_CHECKING:

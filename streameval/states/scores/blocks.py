@@ -1,7 +1,7 @@
 """BlockCounts: rows of each resampling block on a coarse grid of scores, by label.
 
 The counts are a dense array of shape (bins, blocks, labels), and folding a row is one increment. A bin is a prefix of
-the folded code of the score (`streameval.kernels.blocks.grid`). All prefixes have the same length: the largest with
+the folded code of the score (`streameval.kernels.grid`). All prefixes have the same length: the largest with
 which at most `BlockSpec.bins` prefixes are occupied. More rows only occupy more prefixes, so the length depends on the
 set of rows alone, and any two states merge: prefixes are shortened only when a batch or a merge exceeds the limit. Each
 bin keeps the smallest and the largest code that it has seen; if they are equal, the bin holds a single score.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, scores_of, take_slots
+from streameval.kernels.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, scores_of, take_slots
 from streameval.kernels.jit import read_only
 from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch, Small, Stored, Totals, Traits, mergeable

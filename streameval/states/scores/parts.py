@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from streameval.kernels.ranking import ranked_weights
-from streameval.kernels.thresholds import running
+from streameval.kernels.ranking import ranked_weights, running
 from streameval.states.scores.types import compared
 from streameval.states.scores.weights import total_weight
 

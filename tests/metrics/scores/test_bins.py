@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import streameval
 from streameval import evaluate
 from streameval.budget import Budget
-from streameval.kernels.blocks.grid import codes
-from streameval.kernels.blocks.pieces import dealt_counts
+from streameval.kernels.grid import codes
+from streameval.kernels.pieces import dealt_counts
 from streameval.metrics.finalize import combine, computed, partials
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.cut_bins import GroupsNear

@@ -17,7 +17,7 @@ from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef
 
 from streameval import evaluate
 from streameval.errors import OptionError
-from streameval.kernels.thresholds import best_counts
+from streameval.kernels.ranking import best_counts
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.scores.operating_points import OperatingPoint, operating_points
 from streameval.states.protocol import Totals

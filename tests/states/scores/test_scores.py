@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from streameval import ContingencyTable, LiftCurve, auc, evaluate
 from streameval.budget import Budget
 from streameval.errors import DataError, LabelError, OptionError
-from streameval.kernels.blocks.grid import codes
+from streameval.kernels.grid import codes
 from streameval.kernels.keyed.ranked import rank_sorted
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.states.blocks import blocks_of

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.kernels.calibration import drift_counts, pool_counts, pool_weights
-from streameval.kernels.thresholds import running
+from streameval.kernels.ranking import running
 from streameval.metrics.protocol import Basis, Metric, Partials
 from streameval.metrics.scores.calibration.scoring import BrierScore, Probabilities, missing, present, spread
 from streameval.metrics.scores.sums import BITS, counted, integers, mean, total

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.kernels.thresholds import running
+from streameval.kernels.ranking import running
 from streameval.metrics.protocol import Metric, Partials
 from streameval.metrics.scores.calibration.scoring import Probabilities, present, spread
 from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, sum_of, total

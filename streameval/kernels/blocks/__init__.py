@@ -1,5 +1,0 @@
-"""Compiled loops over units in blocks."""
-
-from streameval._submodules import import_when_named
-
-import_when_named(__name__)
