@@ -48,7 +48,7 @@ from distributed import Client, LocalCluster, SchedulerPlugin
 from streameval import evaluate
 from streameval.engine import cluster as engine
 from streameval.engine import fold
-from streameval.states.keyed import ranges
+from streameval.states import rounds
 
 TARGET = 1.3
 WORKERS = "distributed.nanny.pre-spawn-environ"  # what Dask sets in the environment of workers
@@ -209,7 +209,7 @@ def main() -> None:
     if given.disturb:
         logging.disable(logging.CRITICAL)
         fold.TASK_ROWS, engine.FOLDS_PER_GB = 1 << 17, 1 << 20  # so that few rows make many tasks
-        engine.RANGE_BYTES, ranges.SLAB = 1 << 20, 1 << 17
+        engine.RANGE_BYTES, rounds.SLAB = 1 << 20, 1 << 17
         ways, rows = given.only or list(WAYS), min(given.rows, 2_400_000)
         sys.exit(not campaign(given.data, rows, given.disturb, ways, given.shapes, given.pause, given.seed))
     release_spares(fresh=given.fresh_memory)

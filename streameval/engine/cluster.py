@@ -13,7 +13,7 @@ them, the client chooses ranges according to the distribution of the data:
                           └─► kept as long as the evaluation, for its curves
 
 Large keyed states never come to the client, and no worker holds an entire state: a worker first holds the rows of its
-fold tasks, and later some of the ranges (`streameval.states.keyed.ranges`). Results are bit-identical to those of
+fold tasks, and later some of the ranges (`streameval.states.rounds`). Results are bit-identical to those of
 threads, for any number of workers and even if workers die.
 
 **Input.** Paths must name the same data on every worker; a worker opens the first file to check this. A table in memory
@@ -70,7 +70,7 @@ from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine
 from streameval.states import codec, rounds
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.keyed.ranges import balanced, buckets, nbytes, row_bytes
+from streameval.states.rounds import balanced, buckets, nbytes, row_bytes
 from streameval.wording import plural
 
 if TYPE_CHECKING:

@@ -29,10 +29,10 @@ from streameval.scan.parquet.row_groups import LARGE_CHUNK, Group, RowGroups, Ta
 from streameval.scan.where import SMALL_ROWS
 from streameval.scan.widen import nearest_floats
 from streameval.states.classes import ClassReader, ClassSpec, rows_of_class
-from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelCounts, LabelReader, LabelSpec
 from streameval.states.late import LateLabels, LateReader
 from streameval.states.protocol import Batch, Builder, Spec, State, StoredSpec, ungrouped
+from streameval.states.rounds import row_bytes
 from streameval.wording import plural, size
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from streameval.metrics.finalize import partials
 from streameval.metrics.protocol import Metric, user_defined
 from streameval.scan import LazySource, Piece, read
 from streameval.states import codec
-from streameval.states.keyed.ranges import Rows, joined, outline_only, ranged, restored
-from streameval.states.rounds import Round, merge
+from streameval.states.rounds import Round, Rows, joined, merge, outline_only, ranged, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

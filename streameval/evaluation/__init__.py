@@ -111,7 +111,7 @@ def evaluate(
         Columns of scores (any numeric type) and of cluster ids (integers, strings, binaries).
     sketch : str or sequence of str, optional
         Columns of numbers, scores or others, whose quantiles are estimated, such as ``quantile@0.5``
-        (`streameval.metrics.sketches`). Every row counts once; labels and weights are ignored.
+        (`streameval.metrics.scores.distribution`). Every row counts once; labels and weights are ignored.
     classes : str, optional
         Column of the clusters' true classes, such as campaigns (integers, strings, binaries). Every cluster column is
         compared with it.

@@ -33,14 +33,13 @@ from streameval.evaluation.labels.design import STRATA, LabelDesign, ratios_of, 
 from streameval.metrics import left_out
 from streameval.metrics.contingency.assignment import summarize_rounds
 from streameval.metrics.contingency.class_sample import ClassSample, sample_classes
-from streameval.metrics.finalize import computed, in_rounds
+from streameval.metrics.finalize import CutRows, computed, in_rounds
 from streameval.metrics.resampling import Resampled, certificates
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.group_means import GroupMean, group_means
 from streameval.metrics.scores.label_sample import LabelSample
 from streameval.metrics.scores.label_strata import DrawnUnits, UnitSizes, sample_labels
 from streameval.metrics.scores.operating_points import OperatingPoint
-from streameval.metrics.sliced import CutRows
 from streameval.results import Scalar
 from streameval.states.clusters.counts import ClusterCounts, ClusterSpec
 from streameval.states.clusters.sizes import SizeState

@@ -23,7 +23,7 @@ from streameval.saving import AsJson
 from streameval.scan.pieces import without_views
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.keyed.counts import SLAB
-from streameval.states.keyed.ranges import row_bytes
+from streameval.states.rounds import row_bytes
 from streameval.wording import plural, size, visible
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from streameval.evaluation.families import MetricRequest, finalize, finalize_states, scalar, weight_problem
+from streameval.metrics.finalize import Sliced
 from streameval.metrics.protocol import Metric
-from streameval.metrics.sliced import Sliced
 from streameval.results import Scalar, same_slice
 from streameval.states.grouped.cluster_sweep import ClusterSweep, sweep_groups
 from streameval.states.grouped.keys import By, Group, rank

@@ -49,6 +49,7 @@ from streameval.metrics.scores.calibration.recalibration import Recalibration
 from streameval.metrics.scores.calibration.reliability import CalibrationError
 from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
 from streameval.metrics.scores.delong import DeLong
+from streameval.metrics.scores.distribution import Quantile
 from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.ranking import (
@@ -61,7 +62,6 @@ from streameval.metrics.scores.ranking import (
     RocAuc,
 )
 from streameval.metrics.scores.sampled_gain import AgcApprox
-from streameval.metrics.sketches import Quantile
 from streameval.wording import format_number
 
 if TYPE_CHECKING:

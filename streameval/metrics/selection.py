@@ -18,10 +18,10 @@ from streameval.metrics.contingency.clustering import (
     clustering_metrics,
     names_measure,
 )
+from streameval.metrics.scores.distribution import LEVELS, Quantile
 from streameval.metrics.scores.gain import truncated
 from streameval.metrics.scores.operating_points import operating_points
 from streameval.metrics.scores.sampled_gain import approximations
-from streameval.metrics.sketches import LEVELS, Quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -41,9 +41,8 @@ from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_columns, check_facts, check_spec
 from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.keyed.layout import cut
-from streameval.states.keyed.ranges import buckets
 from streameval.states.labels import LabelSpec
-from streameval.states.rounds import Mapper, one_by_one
+from streameval.states.rounds import Mapper, buckets, one_by_one
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.digests import DigestsSpec

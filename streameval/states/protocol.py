@@ -112,7 +112,7 @@ class Totals:
     neg, pos : number of rows
     neg_weight, pos_weight : sums of weights, divided by 2**unit
     weighted : whether metrics measure the classes by weights instead of rows
-    unit : exponent of the unit of the weights, see `streameval.states.scores.weights`; 0 for sums of ordinary size
+    unit : exponent of the unit of the weights, see `streameval.states.scores.parts`; 0 for sums of ordinary size
 
     Examples
     --------

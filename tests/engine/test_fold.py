@@ -20,8 +20,8 @@ from strategies import FLOATS, SUBJECTS, numbered
 
 from streameval.budget import Budget
 from streameval.states.keyed import hot
-from streameval.states.keyed.ranges import outline_only
 from streameval.states.labels import LabelSpec
+from streameval.states.rounds import outline_only
 from streameval.states.scores.histogram import HistogramSpec
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ import numpy as np
 
 from streameval.errors import DataError, OptionError
 from streameval.kernels.contingency.tables import positions
+from streameval.metrics.clusters import Worst
 from streameval.metrics.contingency.measures import CountedStatistics
 from streameval.metrics.protocol import ShardMetric
-from streameval.metrics.worst import Worst
 from streameval.states.contingency.cells import Ids, numbered
 
 if TYPE_CHECKING:

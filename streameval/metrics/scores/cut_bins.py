@@ -23,8 +23,7 @@ from streameval.kernels.grid import codes, scores_of
 from streameval.kernels.pieces import dealt_counts, dealt_weights
 from streameval.metrics.protocol import Metric
 from streameval.states.protocol import Small, State, Totals
-from streameval.states.scores.parts import RankedPart, ScorePart, known
-from streameval.states.scores.weights import unit_of
+from streameval.states.scores.parts import RankedPart, ScorePart, known, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,8 +19,7 @@ import numpy as np
 
 from streameval.kernels import ranking
 from streameval.kernels.exact import HELD, integer, joined_halves
-from streameval.states.scores.parts import RankedPart, ScorePart
-from streameval.states.scores.weights import total_weight
+from streameval.states.scores.parts import RankedPart, ScorePart, total_weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,8 +30,8 @@ from streameval.states.keyed.hot import by_run
 from streameval.states.keyed.ids import id_codes, identify, mixed, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
 from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.parts import sums_at
 from streameval.states.scores.types import present, rank_keys
-from streameval.states.scores.weights import sums_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

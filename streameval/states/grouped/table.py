@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from streameval.errors import SchemaError
 from streameval.states.facts import check_counts
 from streameval.states.keyed.ids import hash_array
-from streameval.states.scores.weights import sums_at
+from streameval.states.scores.parts import sums_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -23,8 +23,8 @@ from streameval.kernels.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, 
 from streameval.kernels.jit import read_only
 from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch, Small, Stored, Totals, Traits, mergeable
+from streameval.states.scores.parts import unit_of
 from streameval.states.scores.types import MissingScores, floats, present, refuse_nan
-from streameval.states.scores.weights import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

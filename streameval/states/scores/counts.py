@@ -28,7 +28,16 @@ from streameval.states.keyed.hot import by_entry
 from streameval.states.keyed.ids import row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.protocol import Batch, Stored, Totals, Traits, mergeable
-from streameval.states.scores.parts import Ends, RankedPart, ScorePart
+from streameval.states.scores.parts import (
+    Ends,
+    RankedPart,
+    ScorePart,
+    add_sides,
+    added,
+    in_units,
+    rounded_sides,
+    unit_of,
+)
 from streameval.states.scores.types import (
     SIGN,
     MissingScores,
@@ -40,7 +49,6 @@ from streameval.states.scores.types import (
     refuse_nan,
     score_type,
 )
-from streameval.states.scores.weights import add_sides, added, in_units, rounded_sides, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -260,7 +268,7 @@ class ScoreCounts(Stored):
 
     @cached_property
     def _unit(self) -> int:
-        """The unit of all weights, including those of missing scores; see `streameval.states.scores.weights`."""
+        """The unit of all weights, including those of missing scores; see `streameval.states.scores.parts`."""
         return unit_of(_exact_sum(np.append(self.keyed.outline.sums, self.nan_weights)))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:

@@ -22,8 +22,8 @@ from streameval.states.keyed.builder import SegmentBuilders
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes, id_words, identify, mixed, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval, Layout
-from streameval.states.keyed.ranges import buckets
 from streameval.states.protocol import Batch, Stored, Totals, Traits
+from streameval.states.rounds import buckets
 from streameval.states.scores.types import MissingScores, present, rank_keys, refuse_nan
 
 if TYPE_CHECKING:

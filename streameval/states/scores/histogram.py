@@ -36,9 +36,8 @@ from streameval.kernels.histogram import (
 )
 from streameval.kernels.jit import read_only
 from streameval.states.protocol import Batch, Small, Stored, Totals, Traits, mergeable
-from streameval.states.scores.parts import Ends, ScorePart
+from streameval.states.scores.parts import Ends, ScorePart, add_sides, added, in_units, rounded_sides, two_sums, unit_of
 from streameval.states.scores.types import MissingScores, decode, float_limit, present, refuse_nan
-from streameval.states.scores.weights import add_sides, added, in_units, rounded_sides, two_sums, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

@@ -33,7 +33,7 @@ from streameval.engine.connection import Connection, connect
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.simulation import simulate
-from streameval.states.keyed import ranges
+from streameval.states import rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,7 +72,7 @@ def _small_ranges() -> Iterator[None]:
     """Ranges and shards a quarter of their size, so that few rows have several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "RANGE_BYTES", engine.RANGE_BYTES // 4)
-        patch.setattr(ranges, "SLAB", ranges.SLAB // 4)
+        patch.setattr(rounds, "SLAB", rounds.SLAB // 4)
         yield
 
 

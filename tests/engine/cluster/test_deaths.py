@@ -21,11 +21,10 @@ from streameval.engine.connection import connect
 from streameval.engine.fold import Plan
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
-from streameval.states import codec
+from streameval.states import codec, rounds
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.keys import Blocks
 from streameval.states.grouped.spec import GroupedSpec
-from streameval.states.keyed import ranges
 from streameval.states.labels import LabelSpec
 from streameval.states.scores.counts import ScoreSpec
 
@@ -56,7 +55,7 @@ def client() -> Iterator[Any]:
             (fold, "TASK_ROWS", 1 << 14),
             (engine, "FOLDS_PER_GB", 1 << 20),
             (engine, "RANGE_BYTES", 1 << 18),
-            (ranges, "SLAB", 1 << 15),
+            (rounds, "SLAB", 1 << 15),
         ):
             patch.setattr(module, name, value)
         found.register_plugin(learning_early())
@@ -100,7 +99,7 @@ def spoiled(times: int) -> Callable[[], None]:
 
     def spoil() -> None:
         from streameval.engine import work
-        from streameval.states.keyed.ranges import joined
+        from streameval.states.rounds import joined
 
         sound = getattr(work, "sound", work.split)
         left = [times]
@@ -206,7 +205,7 @@ def spoil(folder: str, times: int, change: str) -> None:
     from pathlib import Path
 
     from streameval.engine import work
-    from streameval.states.keyed.ranges import joined, ranged
+    from streameval.states.rounds import joined, ranged
 
     sound = getattr(work, "sound", work.dump)
 

@@ -28,9 +28,9 @@ from streameval.scan.parquet.row_groups import Group
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.by_cluster import summarize_state
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.keyed.ranges import balanced, buckets, joined, outline_only, ranged, restored
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
+from streameval.states.rounds import balanced, buckets, joined, outline_only, ranged, restored
 from streameval.states.scores.counts import ScoreSpec, fold_arrays
 from streameval.states.scores.histogram import HistogramSpec
 

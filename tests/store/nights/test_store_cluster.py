@@ -24,7 +24,7 @@ from streameval.engine import fold
 from streameval.engine.fold import TASK_ROWS
 from streameval.errors import ClusterError, CorruptFileError, MissingInputError, OptionError
 from streameval.options import OPTIONS
-from streameval.states.keyed import ranges
+from streameval.states import rounds
 from streameval.store.files.compaction import Compaction
 from streameval.store.nights import fold as nights
 
@@ -82,7 +82,7 @@ def test_all_workers_fold_a_large_night(
     for module in (fold, nights):
         monkeypatch.setattr(module, "TASK_ROWS", task_rows)
     monkeypatch.setattr(engine, "RANGE_BYTES", engine.RANGE_BYTES // 4)
-    monkeypatch.setattr(ranges, "SLAB", ranges.SLAB // 4)
+    monkeypatch.setattr(rounds, "SLAB", rounds.SLAB // 4)
     rows = 4 * task_rows
     rng = np.random.default_rng(5)
     label = rng.random(rows) < 0.2
