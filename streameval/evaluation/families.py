@@ -46,7 +46,7 @@ from streameval.states.clusters.sizes import SizeState
 from streameval.states.contingency.by_cluster import ByCluster
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec, SummarisedCounts
-from streameval.states.grouped.small_tables import tables
+from streameval.states.grouped.cluster_sweep import tables
 from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.keyed.ids import id_type
 from streameval.states.scores.blocks import BlockCounts, BlockSpec

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streameval.kernels.contingency.cells import cluster_cells, tally_classes
+from streameval.kernels.groups import sweep_words
 from streameval.kernels.keyed.ranked import rank_buckets, rank_sorted
 from streameval.kernels.keyed.sizes import tally_clusters
-from streameval.kernels.sweep import sweep_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.clusters.counts import ClusterCounts
     from streameval.states.contingency.class_blocks import ClassReplicates
-    from streameval.states.grouped.cluster_blocks import BlockedClusters
     from streameval.states.grouped.groups import Grouped
+    from streameval.states.grouped.spec import BlockedClusters
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import State
     from streameval.states.scores.groups import GroupPart

@@ -2,7 +2,7 @@
 
 A `Piece` describes some rows (partition, file, offset, rows, bytes) and has a *source* that yields them as raw record
 batches: row groups of a Parquet file (`streameval.scan.parquet.row_groups`), a slice of a table, a fragment of a
-dataset, or a stream. Sources do not know the unified schema; `streameval.scan.reading` casts their batches to it.
+dataset, or a stream. Sources do not know the unified schema; `streameval.scan` casts their batches to it.
 
 *Numbering.* Rows are sampled and dealt to blocks by their identity. The rows of a directory of a Hive tree are one
 *sequence*, named by the directory's path relative to the root; all other rows of the input are another, with an empty

@@ -22,13 +22,7 @@ from hypothesis import strategies as st
 from streameval import Store, attribute, evaluate, scan
 from streameval.arrays.contingency.table import ContingencyTable
 from streameval.cli import main
-from streameval.errors import (
-    CorruptFileError,
-    MissingColumnError,
-    NullError,
-    OptionError,
-    SchemaError,
-)
+from streameval.errors import CorruptFileError, MissingColumnError, NullError, OptionError, SchemaError
 from streameval.evaluation.costs.attribution import forecasts, narrowed
 from streameval.metrics.clusters import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS

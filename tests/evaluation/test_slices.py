@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from streameval import Store, attribute, evaluate, plot_curve
 from streameval.engine import fold
 from streameval.errors import MissingColumnError, OptionError, SchemaError
-from streameval.kernels import sweep
+from streameval.kernels import groups
 from streameval.states.grouped import cluster_sweep, tag_words
 from streameval.states.keyed import counts
 from streameval.states.keyed.counts import KeyedCounts
@@ -134,7 +134,7 @@ def test_buckets_of_any_size_are_sorted_and_swept(
     """
     monkeypatch.setattr(counts, "REFINE", most)
     if most == 1 << 6:
-        monkeypatch.setattr(sweep, "MOST", 40 << 30)
+        monkeypatch.setattr(groups, "MOST", 40 << 30)
         monkeypatch.setattr(KeyedCounts.intervals, "__defaults__", (most,))
     rng, rows = np.random.default_rng(scale), 6_000
     score = (1 + rng.integers(0, scale, rows) / (1 << 26)) * (1 << 40 if kind is np.int64 else 1)

@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from streameval.budget import Budget
 from streameval.kernels.block_cells import count_rows
-from streameval.kernels.groups import recoded_rows
+from streameval.kernels.groups import narrow_f4, recoded_rows
 from streameval.kernels.jit import read_only
-from streameval.kernels.sweep import narrow_f4
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.keys import Labelled, Split

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.kernels import groups as kernels
-from streameval.kernels import segments, sweep
+from streameval.kernels import segments
 from streameval.kernels.fused import FUSED
 from streameval.kernels.keyed.sorting import sort_words
 from streameval.states.grouped.tag_words import bases
@@ -118,12 +118,12 @@ class SortedRows(NamedTuple):
         bounds = np.concatenate(([0], np.cumsum(keyed.items_in(start, stop))))
         words, cursor = np.empty(bounds[-1], keyed.layout.dtype), bounds[:-1].copy()
         for codes, pieces, (given, *_) in keyed.slabs((start, stop)):
-            segments.place_labelled(given, pieces, codes - np.uint32(2 * start), cursor, words, sweep.CELL_BITS)
+            segments.place_labelled(given, pieces, codes - np.uint32(2 * start), cursor, words, kernels.CELL_BITS)
         buckets = np.flatnonzero(np.diff(bounds[::2]))
         starts = np.append(bounds[2 * buckets], bounds[-1])
         spare = np.empty_like(words)
         if words.itemsize == 4:
-            sweep.sort_words(words, starts, spare, sweep.KEY_SHIFT)
+            kernels.sort_words(words, starts, spare, kernels.KEY_SHIFT)
         else:
             for a, b in pairwise(starts.tolist()):
                 sort_words(words[a:b], spare)
@@ -133,7 +133,7 @@ class SortedRows(NamedTuple):
         """The rows as ties; `kind` is the type of the scores."""
         long = self.words.itemsize == 8
         lowest = bases(kind)[self.buckets] if long else self.buckets.astype(np.uint64) << np.uint64(16)
-        return Ties.of(*sweep.ties(self.words, self.starts, lowest))
+        return Ties.of(*kernels.ties(self.words, self.starts, lowest))
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,14 +163,14 @@ class GroupSweepPart:
         A fast loop over sorted words computes both, if they fit into 64 bits.
         """
         rows, negatives = self.rows, self.total[0]
-        fits = isinstance(rows, SortedRows) and rows.words.size * max(1 << 30, int(negatives[0])) < sweep.MOST
+        fits = isinstance(rows, SortedRows) and rows.words.size * max(1 << 30, int(negatives[0])) < kernels.MOST
         if isinstance(rows, SortedRows) and fits and ("tagged words", "areas") in FUSED:
-            state = np.zeros((negatives.size, sweep.STATE), np.int64)
+            state = np.zeros((negatives.size, kernels.STATE), np.int64)
             state[:, 0], state[:, 1:3] = -1, self.shard_end[::-1].T
             FUSED["tagged words", "areas"](rows.words, rows.starts, rows.buckets, self.member, state)
             positives = self.shard_end[1] - self.before[1]
-            area = 2 * (negatives * positives - state[:, sweep.AREA]) + state[:, sweep.TIED]
-            return area.astype(object), (state[:, sweep.UPPER].astype(object) << 32) + state[:, sweep.LOWER]
+            area = 2 * (negatives * positives - state[:, kernels.AREA]) + state[:, kernels.TIED]
+            return area.astype(object), (state[:, kernels.UPPER].astype(object) << 32) + state[:, kernels.LOWER]
         starts, n, p, _ = self._by_group
         lost, precision = (
             (high.astype(object) << 64) + low

@@ -5,7 +5,7 @@ memory than those without a tag, or 2 bytes more for 32-bit scores, and distingu
 
 - *32-bit scores*: a word of 32 bits, the lower half of the key, then a tag of 15 bits.
 - *64-bit scores*: a word of 64 bits, the distance of the key from the base of its bucket, then a tag of 15 bits
-  (`streameval.kernels.sweep`). Bases depend only on the type of the scores. The distance fits for 0, ±∞ and
+  (`streameval.kernels.groups`). Bases depend only on the type of the scores. The distance fits for 0, ±∞ and
   floats with magnitudes from 2⁻¹²⁶ to 2¹²⁷, and for integers below 2⁵⁵.
 - *Clusters*: the key without the ten bits below the highest, which its bucket determines, then a tag of ten bits. So
   the rows of a cluster are adjacent when words are sorted (`streameval.kernels.block_cells`).
@@ -27,8 +27,8 @@ import numpy as np
 
 from streameval.budget import Computed
 from streameval.kernels.block_cells import BLOCK_BITS
+from streameval.kernels.groups import CELL_BITS, DISTANCE_BITS
 from streameval.kernels.keys import SCORE_BUCKETS
-from streameval.kernels.sweep import CELL_BITS, DISTANCE_BITS
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.keyed.layout import Layout, Segment, fixed_bits
 from streameval.states.scores.counts import ScoreSpec

@@ -32,22 +32,8 @@ from streameval.errors import IncompatibleStatesError
 from streameval.kernels import segments as kernels
 from streameval.states.keyed.bucketed import Bucketed, check_items
 from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.grouping import (
-    Counts,
-    LabelledWords,
-    ShortWords,
-    compact,
-    group_items,
-)
-from streameval.states.keyed.layout import (
-    NO_COUNTS,
-    NO_WEIGHTS,
-    Columns,
-    Interval,
-    Segment,
-    cut,
-    stretches,
-)
+from streameval.states.keyed.grouping import Counts, LabelledWords, ShortWords, compact, group_items
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Columns, Interval, Segment, cut, stretches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -21,16 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.kernels.jit import read_only
-from streameval.kernels.keyed.hot import (
-    SLOT_BITS,
-    absorb,
-    absorb_ids,
-    find_runs,
-    slots_of,
-    whole_keys,
-)
 from streameval.kernels.keys import MIX
-from streameval.kernels.segments import tally_pairs
+from streameval.kernels.segments import SLOT_BITS, absorb, absorb_ids, find_runs, slots_of, tally_pairs, whole_keys
 from streameval.states.keyed.ids import SHIFT
 from streameval.states.keyed.layout import NO_COUNTS
 

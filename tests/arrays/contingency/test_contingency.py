@@ -27,11 +27,7 @@ from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import assignment, clustering
 from streameval.metrics.contingency.assignment import best_matching
 from streameval.metrics.contingency.catalogue import TABLE_MEASURES
-from streameval.metrics.contingency.clustering import (
-    CLUSTERING_METRICS,
-    clustering_metric,
-    clustering_metrics,
-)
+from streameval.metrics.contingency.clustering import CLUSTERING_METRICS, clustering_metric, clustering_metrics
 from streameval.metrics.contingency.mutual_information import expected_mutual_information
 from streameval.states.contingency.summary import (
     Sizes,
