@@ -200,7 +200,7 @@ def _free_properties() -> None:
 around_forks(_before, _after, _in_child)
 
 
-def import_deltalake() -> Any:
+def import_deltalake() -> ModuleType:
     """The module `deltalake`; a forked child whose parent had imported it gets a new one.
 
     Its runtime belongs to the process that started it, and panics in any other. A runtime is a variable of the shared
@@ -214,9 +214,7 @@ def import_deltalake() -> Any:
     with _LOADING:
         if _STALE["deltalake"]:
             _load_deltalake()
-        import deltalake
-
-        return deltalake
+        return importlib.import_module("deltalake")
 
 
 def _load_deltalake() -> None:

@@ -129,7 +129,7 @@ class Option:
         """The default in plain form."""
         return self._checked(self.default)
 
-    def _checked(self, given: object) -> Any:
+    def _checked(self, given: object) -> object:
         if given is None and self.default is None and not self.kind.many:
             return None
         if self.of and isinstance(given, ByColumn):

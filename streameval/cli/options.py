@@ -262,7 +262,7 @@ def _configured(path: str, command: click.Command) -> dict[str, object]:
     return values
 
 
-def toml_of(path: str, option: str) -> dict[str, Any]:
+def toml_of(path: str, option: str) -> dict[str, object]:
     """The content of a TOML file.
 
     Raises

@@ -47,7 +47,7 @@ def rules_of_data(given: Rules) -> list[Rule]:
     return rules
 
 
-def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, Any]:
+def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, object]:
     """Options that rules need and that are not given: an interval level, and baselines for differences.
 
     Examples

@@ -10,13 +10,14 @@ https://doi.org/10.1007/BF01397083.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit
 
 Pair = tuple[float, float]
+F = TypeVar("F", float, np.ndarray)
 
 HELD = 1 << 31  # number of points whose products with 32-bit halves sum to less than 2⁶³
 
@@ -175,7 +176,7 @@ def quotients(values: np.ndarray, scale: int) -> np.ndarray:
     return found
 
 
-def _halves(values: Any) -> tuple[Any, Any]:
+def _halves(values: F) -> tuple[F, F]:
     """The upper 26 bits of floats, and the others."""
     scaled = values * _SPLIT
     upper = scaled - (scaled - values)

@@ -353,11 +353,11 @@ def _breakable(name: str) -> Markup:
     return Markup("_<wbr>").join(visible(name).split("_"))  # this escapes each part
 
 
-def _runs(blocks: tuple[Any, ...]) -> list[tuple[bool, list[Any]]]:
+def _runs(blocks: tuple[Block, ...]) -> list[tuple[bool, list[Block]]]:
     """Split blocks into runs of figures to show side by side, and runs of other blocks."""
-    runs: list[tuple[bool, list[Any]]] = []
+    runs: list[tuple[bool, list[Block]]] = []
     for block in blocks:
-        side_by_side = type(block).__name__ == "Figure" and not block.wide
+        side_by_side = isinstance(block, Figure) and not block.wide
         if not runs or runs[-1][0] != side_by_side:
             runs.append((side_by_side, []))
         runs[-1][1].append(block)

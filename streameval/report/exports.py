@@ -167,6 +167,6 @@ def openlineage(judgements: Sequence[Judgement], data: Sequence[str], job: str, 
     return json.dumps(event, indent=2) + "\n"
 
 
-def _facet(assertions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _facet(assertions: Sequence[Mapping[str, object]]) -> dict[str, object]:
     schema = f"{_FACET}#/$defs/DataQualityAssertionsDatasetFacet"
     return {"_producer": _PRODUCER, "_schemaURL": schema, "assertions": list(assertions)}

@@ -388,7 +388,7 @@ def are_delayed(data: object) -> bool:
     )
 
 
-def _computed(delayed: Any) -> Any:
+def _computed(delayed: Any) -> object:
     """The value of a Dask object: computed by the client whose workers hold a part of it, or in this thread."""
     clients = (task.client for task in delayed.dask.values() if is_instance(task, "distributed", "Future"))
     client = next(clients, None)

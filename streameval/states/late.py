@@ -270,7 +270,7 @@ class Matches(Small, Stored):
         """No rows: `streameval.states.labels` counts them."""
         return Totals(0, 0, 0.0, 0.0)
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Mapping[str, object]:
         """The spec, and the rows without an id."""
         return {"spec": {"size": self.spec.size}, "null_ids": self.null_ids}
 

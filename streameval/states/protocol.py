@@ -260,7 +260,7 @@ class State(Source, Protocol):
     def merge(self, other: Self, /) -> Self:
         """The state of all rows of both inputs; raises `IncompatibleStatesError` if the specs differ."""
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Mapping[str, object]:
         """The spec, and small facts stored with the table, as plain JSON values."""
 
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
@@ -314,7 +314,7 @@ class Stored(PlainState):
         facts = {name: getattr(self, name) + getattr(other, name) for name in self.fact_names}
         return replace(self, **fields, **facts)
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Mapping[str, object]:
         """The spec and the facts, as JSON values."""
         return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in self.fact_names}
 

@@ -74,7 +74,7 @@ class Round(Protocol):
     def intervals(self, budget: Budget, within: Interval | None = None) -> list[Interval]:
         """Intervals of all buckets, or of those in `within`, that can be visited independently; at least one."""
 
-    def visit(self, interval: Interval, budget: Budget) -> tuple[Any, Round | None]:
+    def visit(self, interval: Interval, budget: Budget) -> tuple[object, Round | None]:
         """The value of an interval, and the rows that it hands on."""
 
 
@@ -97,7 +97,7 @@ def merge(parts: Sequence[Round]) -> Round:
     return parts[0].with_runs({name: reduce(KeyedCounts.merge, (run[name] for run in runs)) for name in runs[0]})
 
 
-def _visit(current: Round, budget: Budget, interval: Interval) -> tuple[Any, Round | None]:
+def _visit(current: Round, budget: Budget, interval: Interval) -> tuple[object, Round | None]:
     return current.visit(interval, budget)
 
 

@@ -208,7 +208,7 @@ def exact_count(count: object, name: str) -> int | Fraction:
     return exact.numerator if exact.denominator == 1 else exact
 
 
-def _items(container: object, name: str) -> Iterator[tuple[Any, Any]]:
+def _items(container: object, name: str) -> Iterator[tuple[object, object]]:
     return iter(container.items() if isinstance(container, Mapping) else enumerate(listed(container, name)))
 
 

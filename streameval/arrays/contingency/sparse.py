@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array, ArrayLike
 
+    Pair = tuple[Hashable, Hashable]  # a class and a cluster
+
 
 class SparseTable:
     """Counts of points by class (row) and cluster (column); `streameval.ContingencyTable` adds the measures."""
@@ -154,12 +156,12 @@ class SparseTable:
         return int(self.cells.counts.size)
 
     @property
-    def row_totals(self) -> dict[Any, int | float]:
+    def row_totals(self) -> dict[Hashable, int | float]:
         """Class -> number of points."""
         return self._totals(self.cells.row_labels, self.cells.rows)
 
     @property
-    def col_totals(self) -> dict[Any, int | float]:
+    def col_totals(self) -> dict[Hashable, int | float]:
         """Cluster -> number of points."""
         return self._totals(self.cells.col_labels, self.cells.cols)
 
@@ -171,13 +173,13 @@ class SparseTable:
     def __len__(self) -> int:
         return self.nonzero_cells
 
-    def items(self) -> Iterator[tuple[tuple[Any, Any], int | float]]:
+    def items(self) -> Iterator[tuple[Pair, int | float]]:
         """Non-zero cells as ((class, cluster), count)."""
         c = self.cells
         for row, col, count in zip(c.rows.tolist(), c.cols.tolist(), c.counts.tolist(), strict=True):
             yield (c.row_labels[row], c.col_labels[col]), plain(count)
 
-    def keys(self) -> list[tuple[Any, Any]]:
+    def keys(self) -> list[Pair]:
         """(class, cluster) of the non-zero cells."""
         return list(self._counts)
 
@@ -185,23 +187,23 @@ class SparseTable:
         """Counts of the non-zero cells."""
         return list(self._counts.values())
 
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+    def __iter__(self) -> Iterator[Pair]:
         return iter(self._counts)
 
-    def __contains__(self, key: tuple[Any, Any]) -> bool:
+    def __contains__(self, key: Pair) -> bool:
         return key[0] in self.row_totals and key[1] in self.col_totals
 
-    def __getitem__(self, key: tuple[Any, Any]) -> int | float:
+    def __getitem__(self, key: Pair) -> int | float:
         """Count of a class and a cluster; 0 if they have no point in common. Raises `KeyError` for unknown labels."""
         if key not in self._counts and key not in self:
             raise KeyError(key)
         return self._counts.get(key, 0)
 
     @cached_property
-    def _counts(self) -> dict[tuple[Hashable, Hashable], int | float]:
+    def _counts(self) -> dict[Pair, int | float]:
         return dict(self.items())
 
-    def get(self, key: tuple[Any, Any], default: Any = None) -> Any:
+    def get(self, key: Pair, default: Any = None) -> Any:
         """Count of a class and a cluster, or the default if the table lacks one of them."""
         try:
             return self[key]
@@ -220,7 +222,7 @@ class SparseTable:
             return f"{type(self).__name__}(rows={self.to_rows()})"
         return f"<{type(self).__name__}: {rows} × {cols}, {self.nonzero_cells} cells, total {self.grand_total}>"
 
-    def to_array(self, default: float = 0, cpad: bool = False, rpad: bool = False) -> np.ndarray[Any, Any]:
+    def to_array(self, default: float = 0, cpad: bool = False, rpad: bool = False) -> Array:
         """Dense R×C array.
 
         Parameters
@@ -261,14 +263,14 @@ class SparseTable:
         rows: list[list[int | float]] = self.to_array(default, cpad, rpad).tolist()
         return rows
 
-    def to_labels(self) -> tuple[list[Any], list[Any]]:
+    def to_labels(self) -> tuple[list[Hashable], list[Hashable]]:
         """Two labellings of the points, the inverse of `from_labels` up to order; `OptionError` for fractions."""
         pairs = [pair for pair, count in self.items() for _ in range(_whole(count))]
         return [row for row, _ in pairs], [col for _, col in pairs]
 
-    def to_clusters(self) -> list[list[Any]]:
+    def to_clusters(self) -> list[list[Hashable]]:
         """The classes of the points of each cluster, the inverse of `from_clusters` up to order."""
-        clusters: dict[Any, list[Any]] = {label: [] for label in self.cells.col_labels}
+        clusters: dict[Hashable, list[Hashable]] = {label: [] for label in self.cells.col_labels}
         for row, col in zip(*self.to_labels(), strict=True):
             clusters[col].append(row)
         return list(clusters.values())
@@ -277,7 +279,7 @@ class SparseTable:
         """Two partitions of the points 0..N−1, the inverse of `from_partitions` up to the names of the points."""
         sides = []
         for labels, names in zip(self.to_labels(), (self.cells.row_labels, self.cells.col_labels), strict=True):
-            groups: dict[Any, list[int]] = {name: [] for name in names}
+            groups: dict[Hashable, list[int]] = {name: [] for name in names}
             for point, label in enumerate(labels):
                 groups[label].append(point)
             sides.append(list(groups.values()))

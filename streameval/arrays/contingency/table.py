@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.arrays.contingency.confusion import TwoByTwoTable
 from streameval.arrays.contingency.sparse import SparseTable
-from streameval.metrics.contingency.arithmetic import adjusted
+from streameval.metrics.contingency.arithmetic import Value, adjusted
 from streameval.metrics.contingency.assignment import best_matching
 from streameval.metrics.contingency.catalogue import PairMeasures, TableMeasures, measure_by_name
 from streameval.metrics.contingency.measures import (
@@ -109,7 +109,7 @@ class ContingencyTable(SparseTable, TableMeasures):
 
     def adjust_to_null(
         self, measure: str | Callable[..., Any], model: str = "m3", with_warnings: bool = False
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Value, Value]:
         """Adjust a measure at its defaults for chance: (x − null) / (ceiling − null), for two ceilings.
 
         The null is the measure of the expected table. The ceilings are the measure of the diagonal tables of row totals
@@ -142,7 +142,7 @@ class ContingencyTable(SparseTable, TableMeasures):
         name = measure if isinstance(measure, str) else measure.__name__
         return adjusted(self._compared(name, model), name if with_warnings else None)
 
-    def _compared(self, name: str, model: str) -> Iterable[float | tuple[float, ...]]:
+    def _compared(self, name: str, model: str) -> Iterable[Value]:
         """Value of a measure for this table, the null model and both ceilings."""
         null: TableStatistics = null_statistics(self.facts, model) if model in MODELS else self.expected(model).facts
         return map(measure_by_name(name).function, (self.facts, null, *ceilings(self.facts)))
@@ -177,7 +177,7 @@ class ConfusionMatrix2(TwoByTwoTable, PairMeasures, ContingencyTable):
     0.3507
     """
 
-    def _compared(self, name: str, model: str) -> Iterable[float | tuple[float, ...]]:
+    def _compared(self, name: str, model: str) -> Iterable[Value]:
         return (t.get_score(name) for t in (self, self.expected(model), self.row_diag(), self.col_diag()))
 
 

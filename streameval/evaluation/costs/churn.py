@@ -90,7 +90,7 @@ class Churn(AsJson):
     options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     source: Source = field(default_factory=Source, repr=False, compare=False)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values, as in the command line's JSON."""
         unused = ("metric", "of", "rows", "positives")
         share = {key: value for key, value in self.share_kept.to_dict().items() if key not in unused}

@@ -206,7 +206,7 @@ class LateSource:
             [StatementPart(place, 0, words, words, times, small, pa.nulls(0), small, read.empty_table())],
         )
 
-    def _inputs(self) -> Iterator[Any]:
+    def _inputs(self) -> Iterator[object]:
         """The inputs one by one: each may be a delivery, even if it is a table in memory."""
         for given in self.data:
             several = isinstance(given, list | tuple) and not are_delayed(given)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from streameval.states.contingency.summary import Number
 
+Value = float | tuple["Value", ...]  # of a measure; a tuple of tuples if several values are adjusted for chance
+
 _MOST = sys.float_info.max
 _SMALL = 1e-290  # square roots of products between it and its inverse are exact to a rounding
 
@@ -252,7 +254,7 @@ def mean_of(name: str, x: float, y: float) -> float:
     return means[name](x, y)
 
 
-def adjusted(values: Iterable[Any], warn_of: str | None = None) -> tuple[Any, Any]:
+def adjusted(values: Iterable[Value], warn_of: str | None = None) -> tuple[Value, Value]:
     """Adjust for chance, (x − null) / (ceiling − null), for two ceilings.
 
     Parameters
@@ -276,7 +278,7 @@ def adjusted(values: Iterable[Any], warn_of: str | None = None) -> tuple[Any, An
     return _relative(actual, null, by_rows), _relative(actual, null, by_cols)
 
 
-def _relative(actual: Any, null: Any, ceiling: Any) -> Any:
+def _relative(actual: Any, null: Any, ceiling: Any) -> Value:
     if isinstance(actual, tuple):
         return tuple(map(_relative, actual, null, ceiling))
     return safe_divide(actual - null, ceiling - null)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from streameval.metrics.contingency.arithmetic import Value
     from streameval.typing import Array
 
 
@@ -305,7 +306,7 @@ class PairMeasures:
     yule_y = Measure(twoway.yule_y, -1)
 
 
-def _rows(owner: type) -> dict[str, Measure[..., Any]]:
+def _rows(owner: type) -> dict[str, Measure[..., Value]]:
     return {name: measure for name, measure in vars(owner).items() if isinstance(measure, Measure)}
 
 
@@ -313,25 +314,26 @@ TABLE_MEASURES = _rows(TableMeasures)
 PAIR_MEASURES = _rows(PairMeasures)
 
 
-def _of_pairs(measure: Measure[..., Any]) -> Measure[..., Any]:
+def _of_pairs(measure: Measure[..., Value]) -> Measure[..., Value]:
     """Turn a measure of a 2×2 table into one of the pair table of a larger one."""
 
     @wraps(measure.function)
-    def function(facts: TableStatistics, /, *args: Any, **kwargs: Any) -> Any:
+    def function(facts: TableStatistics, /, *args: object, **kwargs: object) -> Value:
         return measure.function(facts.pairs, *args, **kwargs)
 
     return replace(measure, function=function, of_pairs=True)
 
 
-def _cell(name: str, meaning: str) -> Measure[..., Any]:
-    def function(facts: TableStatistics) -> Any:
-        return getattr(facts.pairs, name)
+def _cell(name: str, meaning: str) -> Measure[..., Value]:
+    def function(facts: TableStatistics) -> Value:
+        number: Value = getattr(facts.pairs, name)
+        return number
 
     function.__doc__ = f"{meaning}\n\nReferences\n----------\nHubert, L. and Arabie, P. (1985), Comparing partitions."
     return Measure(function, high=inf, better=HIGHER if name.startswith("T") else LOWER, no_interval=GROWS)
 
 
-MEASURES: dict[str, Measure[..., Any]] = {
+MEASURES: dict[str, Measure[..., Value]] = {
     **TABLE_MEASURES,
     "pairwise.TP": _cell("TP", "Pairs of points with the same class and the same cluster."),
     "pairwise.FP": _cell("FP", "Pairs of points with the same cluster only."),
@@ -342,7 +344,7 @@ MEASURES: dict[str, Measure[..., Any]] = {
 """Measures of the statistics of a table, by the name of a metric."""
 
 
-def measure_by_name(name: str) -> Measure[..., Any]:
+def measure_by_name(name: str) -> Measure[..., Value]:
     """Find a measure of a table, or else of its pair table.
 
     Raises

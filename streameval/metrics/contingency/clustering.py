@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from streameval.errors import DataError, OptionError
-from streameval.metrics.contingency.arithmetic import adjusted
+from streameval.metrics.contingency.arithmetic import Value, adjusted
 from streameval.metrics.contingency.catalogue import (
     GROWS,
     MEASURES,
@@ -97,7 +97,7 @@ class ClusteringMetric(Metric[Scalar, "Summary", "tuple[float, float] | str", "o
     """
 
     name: str
-    measure: Measure[..., Any]
+    measure: Measure[..., Value]
     element: tuple[int, ...] = ()
     assignment_cells: int | None = None
     family: str = "classes"
@@ -140,8 +140,8 @@ class ClusteringMetric(Metric[Scalar, "Summary", "tuple[float, float] | str", "o
     def _value(self, summary: Summary) -> float:
         value = self.measure.function(_facts(summary))
         for i in self.element:
-            value = value[i]
-        return float(value)
+            value = cast("tuple[Value, ...]", value)[i]
+        return float(cast("float", value))
 
 
 @lru_cache(maxsize=8)
@@ -172,11 +172,11 @@ class _Name(NamedTuple):
         """Whether the measure exists; words and element are not checked."""
         return self.measure == _ADJUSTED or self.measure in MEASURES
 
-    def lengths(self, variant: Measure[..., Any]) -> tuple[int, ...]:
+    def lengths(self, variant: Measure[..., Value]) -> tuple[int, ...]:
         """Shape of the value: empty for a number, else the length of the tuple, after 2 for an adjusted measure."""
         return (2,) * (self.measure == _ADJUSTED) + (len(variant.elements),) * bool(variant.elements)
 
-    def variant(self) -> Measure[..., Any]:
+    def variant(self) -> Measure[..., Value]:
         """The measure as the words say, with its function and the range of its values.
 
         Raises
@@ -224,7 +224,7 @@ class _Name(NamedTuple):
             self.refuse(f"beta is {text!r}; give a number of at least 0, as in pairwise.fscore/beta=0.5")
         return beta
 
-    def _adjustment(self) -> Measure[..., Any]:
+    def _adjustment(self) -> Measure[..., Value]:
         if len(self.words) != 2 or self.words[1] not in MODELS:
             self.refuse(f"give a measure and one of {', '.join(MODELS)}, as in adjust_to_null/rand_index/m3")
         name, model = self.words
@@ -233,7 +233,7 @@ class _Name(NamedTuple):
             self.refuse(f"{name!r} is not a measure; known are {known}")
         measure = measure_by_name(name)
 
-        def function(facts: TableStatistics) -> Any:
+        def function(facts: TableStatistics) -> Value:
             return adjusted(map(measure.function, (facts, null_statistics(facts, model), *ceilings(facts))))
 
         function.__doc__ = f"{name}, adjusted for chance: (x − null) / (ceiling − null).\n\n{measure.function.__doc__}"

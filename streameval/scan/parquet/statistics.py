@@ -192,7 +192,7 @@ def statistics_bounds(places: Sequence[tuple[StoredColumns, Sequence[Group]]], f
     return Bounds(low, high, nulls, values)
 
 
-def _reader(stored: pq.ColumnSchema, kind: pa.DataType) -> Callable[[bytes], Any] | None:
+def _reader(stored: pq.ColumnSchema, kind: pa.DataType) -> Callable[[bytes], object] | None:
     """How an end of a column's statistics is read as a value; None if its type has no order that is known here.
 
     A type is known only if the file stores exactly it: an Arrow schema in the footer may give another unit.

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -172,7 +172,9 @@ class DenseGroups(Grouped):
         """First a row with the facts of each group, then their inner tables; groups in the order of their hashes."""
         empty, schema = inner_facts(self.spec.inner), self.spec.schema
         headers = [state.header() for state in self.states.values()]
-        facts = np.array([[side for name in empty for side in header[name]] for header in headers], np.float64)
+        facts = np.array(
+            [[side for name in empty for side in cast("list[float]", header[name])] for header in headers], np.float64
+        )
         width = sum(map(len, empty.values()))
         table = GroupTable.of(pa.array(self.states, pa.large_binary()), facts.reshape(-1, width))
         yield from table.rows(schema)

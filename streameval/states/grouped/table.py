@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from functools import lru_cache
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 def inner_facts(inner: StoredSpec) -> dict[str, list[float]]:
     """Facts of an empty group, lists of numbers by their name in the inner header."""
-    return {name: value for name, value in inner.empty().header().items() if name != "spec"}
+    return {name: cast("list[float]", value) for name, value in inner.empty().header().items() if name != "spec"}
 
 
-def inner_headers(inner: Any, facts: Array) -> list[dict[str, Any]]:
+def inner_headers(inner: Any, facts: Array) -> list[dict[str, object]]:
     """The headers of inner states with these facts, a float64 array of shape (n_groups, n_facts)."""
     spec, start, columns = asdict(inner), 0, {}
     for name, empty in inner_facts(inner).items():

@@ -327,7 +327,7 @@ class BlockCounts(Small, Stored):
         scaled = np.ldexp(weights, -unit).tolist()
         return Totals(neg, pos, scaled[0], scaled[1], weighted=True, unit=unit)
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Mapping[str, object]:
         """The spec, the shift and the missing scores by block, as JSON values."""
         nan = {"nan_rows": self.nan_rows.ravel().tolist(), "nan_weights": self.nan_weights.ravel().tolist()}
         return {"spec": asdict(self.spec), "shift": [self.shift]} | nan

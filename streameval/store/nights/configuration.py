@@ -235,7 +235,7 @@ class Configuration:
             (arrow_type if name in configuration.key_columns else _slices_arrow_type)(kind)
         return configuration
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values for the ledger."""
         plain = {n: v.to_dict() if isinstance(v, ByColumn) else v for n, v in self.options.items()}
         late = {"statements": self.statements._asdict()} if self.options["on"] else {}
