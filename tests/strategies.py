@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from streameval.budget import Budget
 from streameval.states.classes import ClassReader, ClassSpec
-from streameval.states.clusters.counts import ClusterSpec, id_type
+from streameval.states.cluster_counts import ClusterSpec, id_type
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.keys import Blocks, By, Labelled
 from streameval.states.grouped.spec import GroupedSpec

@@ -30,7 +30,7 @@ from streameval.arrays.inputs import (
 from streameval.errors import DataError, MissingInputError, NullError, OptionError
 from streameval.metrics.clusters import aul
 from streameval.plots import Style, plot_lift
-from streameval.states.clusters.sizes import SizeTable
+from streameval.states.cluster_sizes import SizeTable
 
 if TYPE_CHECKING:
     from pathlib import Path

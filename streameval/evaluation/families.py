@@ -41,8 +41,8 @@ from streameval.metrics.scores.label_sample import LabelSample
 from streameval.metrics.scores.label_strata import DrawnUnits, UnitSizes, sample_labels
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.results import Scalar
-from streameval.states.clusters.counts import ClusterCounts, ClusterSpec
-from streameval.states.clusters.sizes import SizeState
+from streameval.states.cluster_counts import ClusterCounts, ClusterSpec
+from streameval.states.cluster_sizes import SizeState
 from streameval.states.contingency.by_cluster import ByCluster
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec, SummarisedCounts

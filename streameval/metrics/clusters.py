@@ -37,14 +37,14 @@ from streameval.kernels.keys import unmix
 from streameval.kernels.ranking import sum_of_products
 from streameval.metrics.protocol import Metric, ShardMetric
 from streameval.results import Scalar
-from streameval.states.clusters.sizes import SizeTable
+from streameval.states.cluster_sizes import SizeTable
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.clusters.counts import ClusterCounts
+    from streameval.states.cluster_counts import ClusterCounts
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 

@@ -31,7 +31,7 @@ from streameval.metrics.scores.calibration.scoring import missing
 from streameval.metrics.scores.ranking import PrAuc, RocAuc
 from streameval.metrics.scores.sums import SLACK
 from streameval.results import Bins, Curve, Reliability, Scalar
-from streameval.states.clusters.sizes import SizeTable
+from streameval.states.cluster_sizes import SizeTable
 from streameval.states.scores.types import numbers_only
 
 if TYPE_CHECKING:

@@ -24,14 +24,14 @@ from streameval.metrics.scores.group_means import Fragment, GroupMean, GroupValu
 from streameval.metrics.scores.sums import BITS
 from streameval.metrics.units import Sizes, class_counts
 from streameval.states.blocks import BLOCKS, SizeChanges, blocks_of
-from streameval.states.clusters.sizes import SizeState
+from streameval.states.cluster_sizes import SizeState
 from streameval.states.scores.types import compared, halved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.clusters.counts import ClusterCounts
+    from streameval.states.cluster_counts import ClusterCounts
     from streameval.states.contingency.class_blocks import ClassReplicates
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.spec import BlockedClusters

@@ -22,7 +22,7 @@ import numpy as np
 from streameval.kernels.block_cells import unit_blocks
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.sizes import tally_sizes
-from streameval.states.clusters.sizes import SizeTable
+from streameval.states.cluster_sizes import SizeTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ kind is read; for an unknown kind or another version, the error names it.
 
 Memory: the state within its budget; one batch while reading, and while writing those of `_TOGETHER` items.
 
->>> from streameval.states.clusters.counts import ClusterSpec
+>>> from streameval.states.cluster_counts import ClusterSpec
 >>> schema, batches = dump(ClusterSpec("campaign").empty())
 >>> schema.metadata[b"streameval.kind"], load(batches) == ClusterSpec("campaign").empty()
 (b'cluster_counts', True)
@@ -36,7 +36,7 @@ from streameval._version import __version__
 from streameval.budget import Budget
 from streameval.errors import FormatError
 from streameval.states.classes import ClassSpec
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_columns, check_facts, check_spec
 from streameval.states.grouped.spec import GroupedSpec
@@ -241,7 +241,7 @@ def restated(state: State, spec: StoredSpec, budget: Budget | None = None) -> St
 
     Examples
     --------
-    >>> from streameval.states.clusters.counts import ClusterSpec
+    >>> from streameval.states.cluster_counts import ClusterSpec
     >>> restated(ClusterSpec("id").empty(), ClusterSpec("id", nulls="drop")) == ClusterSpec("id", nulls="drop").empty()
     True
     """
@@ -287,7 +287,7 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
 
     Examples
     --------
-    >>> from streameval.states.clusters.counts import ClusterSpec
+    >>> from streameval.states.cluster_counts import ClusterSpec
     >>> load_together([dump(ClusterSpec("campaign").empty())] * 2) == ClusterSpec("campaign").empty()
     True
     """

@@ -49,7 +49,7 @@ def check_spec(spec: Any) -> None:
 
     Examples
     --------
-    >>> from streameval.states.clusters.counts import ClusterSpec
+    >>> from streameval.states.cluster_counts import ClusterSpec
     >>> check_spec(ClusterSpec("campaign", nulls="skip"))
     Traceback (most recent call last):
     ...
@@ -83,7 +83,7 @@ def check_facts(spec: Any, header: Mapping[str, Any], rows: Sequence[int] = (0, 
 
     Examples
     --------
-    >>> from streameval.states.clusters.counts import ClusterSpec
+    >>> from streameval.states.cluster_counts import ClusterSpec
     >>> check_facts(ClusterSpec("campaign"), {"single_rows": [3, 0], "dropped_rows": [0, -1]})
     Traceback (most recent call last):
     ...

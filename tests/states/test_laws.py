@@ -37,7 +37,7 @@ from streameval.budget import Budget
 from streameval.errors import FormatError, IncompatibleStatesError
 from streameval.states import codec
 from streameval.states.classes import ClassSpec
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.grouped.keys import Blocks, By
 from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.labels import LabelSpec

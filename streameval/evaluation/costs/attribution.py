@@ -48,7 +48,7 @@ from streameval.options import checked, command, honoured, recorded
 from streameval.results import Scalar, slice_column
 from streameval.scan import Scan, Where
 from streameval.scan.derived import IdName
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.labels import LabelSpec
 from streameval.wording import canonical, explains_arguments

@@ -12,7 +12,7 @@ from streameval.errors import OptionError
 from streameval.kinds import values_in
 from streameval.metrics.contingency.class_sample import OF_CLUSTERS, RATIOS, SampledRatio
 from streameval.options import honoured
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.grouped.keys import Labelled
 from streameval.wording import few
 

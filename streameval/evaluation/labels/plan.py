@@ -32,7 +32,7 @@ from streameval.options import checked, recorded
 from streameval.saving import AsJson
 from streameval.scan import Where
 from streameval.scan.derived import IdName
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.keyed.ids import id_type, identify
 from streameval.states.scores.types import present, rank_keys
 from streameval.wording import explains_arguments

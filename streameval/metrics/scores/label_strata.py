@@ -23,7 +23,7 @@ from streameval.metrics.protocol import Metric, ShardMetric
 from streameval.metrics.scores.label_sample import EQUAL, Cells, LabelSample
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.states.blocks import BLOCKS, blocks_of
-from streameval.states.clusters.sizes import SizeTable, clusters_of
+from streameval.states.cluster_sizes import SizeTable, clusters_of
 from streameval.states.keyed.ids import identify
 from streameval.states.scores.types import compared, decode, rank_keys
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.budget import Budget
-    from streameval.states.clusters.counts import ClusterCounts
+    from streameval.states.cluster_counts import ClusterCounts
     from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.keyed.layout import Interval
     from streameval.states.scores.counts import ScoreCounts

@@ -17,7 +17,7 @@ from streameval.budget import Budget
 from streameval.kernels.block_cells import count_rows
 from streameval.kernels.groups import narrow_f4, recoded_rows
 from streameval.kernels.jit import read_only
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.keys import Labelled, Split
 from streameval.states.grouped.table import GroupTable, TableBuilder, inner_facts

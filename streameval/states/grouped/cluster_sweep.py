@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from streameval.kernels.groups import tally_cells
 from streameval.kernels.keys import unmix
-from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.clusters.sizes import SizeTable
+from streameval.states.cluster_counts import ClusterSpec
+from streameval.states.cluster_sizes import SizeTable
 from streameval.states.contingency.cells import Keys, numbered
 from streameval.states.contingency.counts import SummarisedCounts
 from streameval.states.contingency.summary import Summary, summarize

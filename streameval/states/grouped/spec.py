@@ -18,7 +18,7 @@ import pyarrow as pa
 from streameval.errors import FormatError, OptionError
 from streameval.kernels.block_cells import BLOCK_BITS, cell_bounds, cluster_blocks
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep
-from streameval.states.clusters.counts import ClusterSpec, DerivedClusters, null_rows_by_block
+from streameval.states.cluster_counts import ClusterSpec, DerivedClusters, null_rows_by_block
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_facts
 from streameval.states.grouped.builder import TaggedBuilder
@@ -56,7 +56,7 @@ class BlockedClusters(TaggedGroups):
     --------
     >>> import pyarrow as pa
     >>> from streameval.budget import Budget
-    >>> from streameval.states.clusters.counts import ClusterSpec
+    >>> from streameval.states.cluster_counts import ClusterSpec
     >>> from streameval.states.grouped.keys import Blocks
     >>> from streameval.states.grouped.spec import GroupedSpec
     >>> from streameval.states.protocol import Batch

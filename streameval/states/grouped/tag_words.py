@@ -29,7 +29,7 @@ from streameval.budget import Computed
 from streameval.kernels.block_cells import BLOCK_BITS
 from streameval.kernels.groups import CELL_BITS, DISTANCE_BITS
 from streameval.kernels.keys import SCORE_BUCKETS
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.keyed.layout import Layout, Segment, fixed_bits
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.types import rank_keys

@@ -28,7 +28,7 @@ from streameval.kernels.exact import add_at
 from streameval.kernels.groups import ordered
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.segments import sum_pieces
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.grouped.groups import Grouped
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
 from streameval.states.grouped.tag_words import TagWords, tag_words, whole_words

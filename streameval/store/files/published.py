@@ -270,7 +270,7 @@ class StateFiles(PublishedFiles):
     Examples
     --------
     >>> import tempfile
-    >>> from streameval.states.clusters.counts import ClusterSpec
+    >>> from streameval.states.cluster_counts import ClusterSpec
     >>> from streameval.store.files.location import Location
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     files = StateFiles(Location.of(folder))

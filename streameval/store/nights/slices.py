@@ -24,7 +24,7 @@ from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.evaluation.slicing import Slicing
 from streameval.results import Scalar, slice_column, slice_name
 from streameval.scan.derived import mark, slicing
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.grouped.spec import GroupedSpec, divisible
 from streameval.states.grouped.table import parts_of, tag_of
 from streameval.states.scores.blocks import BlockSpec

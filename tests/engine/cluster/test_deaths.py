@@ -22,7 +22,7 @@ from streameval.engine.fold import Plan
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
 from streameval.states import codec, rounds
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.grouped.keys import Blocks
 from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.labels import LabelSpec

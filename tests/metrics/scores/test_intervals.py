@@ -26,7 +26,7 @@ from streameval.metrics.clusters import aul, size_roc_auc
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.ranking import KolmogorovSmirnov, MaxInformedness, RocAuc
 from streameval.metrics.scores.sums import deepest
-from streameval.states.clusters.sizes import SizeTable
+from streameval.states.cluster_sizes import SizeTable
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.protocol import Batch, Totals
 from streameval.states.scores.counts import ScoreCounts, ScoreSpec

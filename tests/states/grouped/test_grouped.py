@@ -23,8 +23,8 @@ from streameval.kernels.keyed.sizes import LARGEST
 from streameval.kernels.keys import unmix
 from streameval.states import codec
 from streameval.states.blocks import SizeChanges
-from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.clusters.sizes import SizeTable
+from streameval.states.cluster_counts import ClusterSpec
+from streameval.states.cluster_sizes import SizeTable
 from streameval.states.contingency.by_cluster import summarize_state
 from streameval.states.contingency.counts import ContingencySpec, SummarisedCounts
 from streameval.states.grouped import cluster_sweep, tag_words

@@ -17,8 +17,8 @@ from streameval.metrics.finalize import computed
 from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.ranking import AveragePrecision, PrAuc, RocAuc
 from streameval.states import codec
-from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.clusters.sizes import SizeTable
+from streameval.states.cluster_counts import ClusterSpec
+from streameval.states.cluster_sizes import SizeTable
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped import cluster_sweep, tag_words
 from streameval.states.grouped.cluster_sweep import ClusterSweep, sweep_groups

@@ -15,9 +15,9 @@ from streameval.kernels.jit import jit
 from streameval.kernels.keyed import sizes as kernels
 from streameval.kernels.keyed.sorting import DIGIT, sort_bucket, sort_words
 from streameval.kernels.keys import ID_BUCKETS, MIX, unmix
-from streameval.states.clusters import counts, sizes
-from streameval.states.clusters.counts import ClusterCounts, ClusterSpec, id_type
-from streameval.states.clusters.sizes import SizeTable
+from streameval.states import cluster_counts, cluster_sizes
+from streameval.states.cluster_counts import ClusterCounts, ClusterSpec, id_type
+from streameval.states.cluster_sizes import SizeTable
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.keyed import hot
 from streameval.states.keyed.builder import SegmentBuilder
@@ -204,8 +204,8 @@ def test_clusters_by_size(rows: list[tuple[int, int]], text: bool, capacity: int
     ids, label = [str(row[0]) if text else row[0] for row in rows], [row[1] for row in rows]
     entries = pa.array(ids).dictionary_encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sizes, "LARGEST", largest)
-        patch.setattr(counts, "_SMALL", small)
+        patch.setattr(cluster_sizes, "LARGEST", largest)
+        patch.setattr(cluster_counts, "_SMALL", small)
         state = clusters_of(pa.array(ids), np.array(label, np.uint8), capacity)
         both = state.merge(clusters_of(entries, np.array(label, np.uint8), 1 << 10))
         assert table_of(state) == expected(ids, label)

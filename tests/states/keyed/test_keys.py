@@ -18,7 +18,7 @@ from streameval.budget import Budget
 from streameval.errors import FormatError
 from streameval.kernels import keys
 from streameval.states import codec
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.keyed.ids import hash_bytes, identify
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec, fold_arrays

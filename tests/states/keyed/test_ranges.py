@@ -25,7 +25,7 @@ from streameval.engine.graphs import exchange, size, tree
 from streameval.errors import ClusterError
 from streameval.scan import Piece, RowGroups
 from streameval.scan.parquet.row_groups import Group
-from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.by_cluster import summarize_state
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.labels import LabelSpec

@@ -21,7 +21,7 @@ from streameval.errors import NullError
 from streameval.kernels.block_cells import spread_rows
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep, blocks_of
-from streameval.states.clusters.sizes import SizeTable, by_tables, clusters_of
+from streameval.states.cluster_sizes import SizeTable, by_tables, clusters_of
 from streameval.states.keyed.builder import SegmentBuilder, read_segments
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.hot import by_entry, by_run

@@ -1,5 +1,0 @@
-"""States of cluster columns."""
-
-from streameval._submodules import import_when_named
-
-import_when_named(__name__)
