@@ -70,7 +70,7 @@ from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine
 from streameval.states import codec, rounds
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.rounds import balanced, buckets, nbytes, row_bytes
+from streameval.states.rounds import FirstRound, Round, balanced, buckets, nbytes, row_bytes
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -85,7 +85,6 @@ if TYPE_CHECKING:
     from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import State, StoredSpec
-    from streameval.states.rounds import FirstRound, Round
 
     T = TypeVar("T")
     R = TypeVar("R")

@@ -28,7 +28,7 @@ from streameval.scan.faults import READ_ERRORS, unreadable
 from streameval.scan.parquet.footers import THREADS
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
 from streameval.scan.parquet.statistics import Bounds, StoredColumns, statistics_bounds
-from streameval.scan.where import Node, evaluated, expression_tree
+from streameval.scan.where import Node, Test, evaluated, expression_tree
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from streameval.scan.pieces import Constant, Piece, Scan
-    from streameval.scan.where import Test
     from streameval.typing import Array
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +29,6 @@ from sqlglot.errors import ParseError, TokenError
 from streameval.errors import OptionError
 from streameval.scan.derived import is_date_key, is_integer_key, orders_as_text
 from streameval.scan.widen import decimals_around
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _INVALID = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, InvalidOperation, ValueError)
 

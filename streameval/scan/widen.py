@@ -36,12 +36,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from streameval.typing import view_numbers
+from streameval.typing import Array, view_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from streameval.typing import Array
 
 
 SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}

@@ -24,13 +24,12 @@ from streameval.kernels.lookup import order_words as order_words
 from streameval.kernels.lookup import scramble_words as scramble_words
 from streameval.states.keyed.ids import hash_array, row_nulls
 from streameval.states.protocol import Small, Stored, Totals, Traits, mergeable
-from streameval.typing import view_numbers
+from streameval.typing import Array, view_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.typing import Array
 
 WITHDRAWN = ABSENT - 1  # code of an id whose rows have no label, whatever their own column says
 MOST_LABELS = 200  # distinct labels, whose codes are the numbers below

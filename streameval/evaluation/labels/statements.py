@@ -46,7 +46,7 @@ from streameval.states.late import (
     read_ids,
     scramble_words,
 )
-from streameval.typing import view_numbers
+from streameval.typing import Array, view_numbers
 from streameval.wording import few, plural, size
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.scan import Piece, Scan
-    from streameval.typing import Array
 
 
 _ROW_BYTES, _TEXT_BYTES = 112, 56  # bytes of a statement while all are resolved, and more if its id is a text

@@ -24,7 +24,7 @@ from streameval.errors import CorruptFileError, DataError, OptionError
 from streameval.forks import import_deltalake
 from streameval.scan.faults import reason
 from streameval.scan.files.uris import URI_OPTIONS, Uri
-from streameval.scan.files.walk import DELTA, HUDI, ICEBERG
+from streameval.scan.files.walk import DELTA, HUDI, ICEBERG, Tree
 from streameval.scan.nested import TableNames, fields_below
 from streameval.scan.pieces import Constant
 from streameval.wording import unescaped
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import deltalake
     from deltalake.schema import Schema, StructType
 
-    from streameval.scan.files.walk import Tree
 
 _MISREAD = re.compile(r"%[0-9a-fA-F]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"

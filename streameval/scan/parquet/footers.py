@@ -24,10 +24,10 @@ from pyarrow import fs
 from streameval.errors import DataError, SchemaError
 from streameval.scan.faults import READ_ERRORS, unreadable, why_unreadable
 from streameval.scan.files.paths import File, labels
-from streameval.scan.nested import column_of, stored_names
+from streameval.scan.nested import TableNames, column_of, stored_names
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, footer_at, typed
 from streameval.scan.parquet.row_groups import Group, Int96Error, RowGroups, TableRows, encoded_in, int96_columns
-from streameval.scan.pieces import Holding, Piece, Source, find, is_constant
+from streameval.scan.pieces import Constant, Holding, Piece, Source, find, is_constant
 from streameval.scan.widen import is_text, plain
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
     import pyarrow.dataset as pads
     import pyarrow.parquet as pq
-
-    from streameval.scan.nested import TableNames
-    from streameval.scan.pieces import Constant
 
 
 _PLAIN_BYTES = 4  # a text that is not dictionary-encoded takes at least the 4 bytes of its length

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from streameval.budget import fresh_array
+from streameval.budget import Budget, fresh_array
 from streameval.kernels import segments as kernels
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import count_codes, count_few, encode_id
@@ -15,15 +15,13 @@ from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed import hot
 from streameval.states.keyed.grouping import compact, spare_zeros
 from streameval.states.keyed.ids import SHIFT
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Columns, Layout, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from streameval.budget import Budget
-    from streameval.states.keyed.layout import Columns, Layout
     from streameval.typing import Array
 
 K = TypeVar("K")
