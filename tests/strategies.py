@@ -274,7 +274,7 @@ def _blocks() -> list[Subject]:
     found = []
     for kind in (pa.float32(), pa.float64(), pa.int32(), pa.uint64(), pa.decimal128(9, 2)):
         for name, more, weighted in (("group", (("group", unit),), False), (None, (), True)):
-            spec = BlockSpec("column", score_type(kind), weighted, "drop", name, 5, 4)
+            spec = BlockSpec("column", score_type(kind), weighted, "drop", name, 5, 4, pointed=True)
             found.append(Subject(f"blocks-{kind}-{name or 'rows'}", spec, kind, score_values(kind), more))
     by: Column = (pa.string(), st.none() | st.sampled_from(["", "DE", "é"]))
     for one in (found[0], found[3]):

@@ -17,12 +17,13 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.curves import CurveKind, curve_kind
 from streameval.metrics.finalize import computed, in_rounds, recalled
 from streameval.metrics.left_out import SplitState
-from streameval.metrics.resampling import FEW_BLOCKS, Resampled, units_beyond
+from streameval.metrics.resampling import Resampled, units_beyond
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.distribution import ScoreRange
 from streameval.metrics.scores.label_sample import LabelSample
 from streameval.metrics.scores.ranking import RocAuc
 from streameval.results import Curve, Distribution, Scalar, same_slice, slice_name
+from streameval.states.scores.blocks import FEW_BLOCKS
 from streameval.states.scores.types import numbers_only
 
 if TYPE_CHECKING:

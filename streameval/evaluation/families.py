@@ -109,6 +109,7 @@ _NO_CELLS = (
     "keep: evaluate the files with --unit and --baseline, without slices (--by)"
 )
 _NO_COMMON_UNITS = "clusterings have no units in common: evaluate the files with a column of units (--unit)"
+_COARSE = 1 << 11  # bins of a grid beside which points have a finer one
 _REPLICATES = 16  # replicates finalized per task
 
 
@@ -194,7 +195,8 @@ class ScoreReplication(Replication):
         facts = spec.column, spec.type, spec.weighted, spec.nan
         if self.resampling.bins is None:
             return GroupedSpec(ScoreSpec(*facts), key)
-        return BlockSpec(*facts, key.unit, key.count, self.resampling.bins)
+        pointed = self.resampling.pointed and self.resampling.bins <= _COARSE
+        return BlockSpec(*facts, key.unit, key.count, self.resampling.bins, pointed=pointed)
 
     def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
         """The state without each block."""

@@ -14,6 +14,7 @@ from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
 from streameval.kinds import of_column, values_in
+from streameval.metrics.catalogue import entry_of
 from streameval.metrics.protocol import as_metric
 from streameval.metrics.selection import Selection
 from streameval.options import checked, honoured
@@ -46,12 +47,13 @@ class Resampling:
     baselines : columns that others are compared with
     bins : number of score bins in which blocks are counted; None to keep all scores
     rest : whether slices are compared with all other rows
+    pointed : whether a requested metric depends on a threshold that the data set, so that its bins are finer
 
     Examples
     --------
     >>> options = {"ci": None, "unit": "campaign", "baseline": (), "against": None}
     >>> Resampling.of(options | {"score": ("a",), "cluster": (), "resample_bins": "exact"})
-    Resampling(level=0.95, unit='campaign', baselines=(), bins=None, rest=False)
+    Resampling(level=0.95, unit='campaign', baselines=(), bins=None, rest=False, pointed=False)
     """
 
     level: float | None = None
@@ -59,6 +61,7 @@ class Resampling:
     baselines: tuple[str, ...] = ()
     bins: int | None = 2048
     rest: bool = False
+    pointed: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Resampling:
@@ -185,6 +188,8 @@ class Request:
         sampling = Sampling(**drawn) if options["approx_agc"] else None
         selection = _selection(options, sampling)
         selection.check()
+        thresholded = (entry_of(metric.name) for metric in selection.of("score"))
+        resampling = replace(resampling, pointed=any(entry is not None and entry.thresholded for entry in thresholded))
         design = LabelDesign.of(options)
         check_families(design, selection.of("cluster"), options["resample_bins"])
         for name in ("approx_agc", "sketch") if options["by"] else ():

@@ -27,7 +27,6 @@ _NAN = np.uint64(0xFFFFFFFFFFFFFFFF)  # in place of a code
 _AT_ONCE = 1 << 9  # rows
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ divided by the golden ratio
 _WORD = np.uint64(32)
-_CARRY = np.int64(1 << 8)
 _CACHED = 1 << 20  # bytes; larger tables are prefetched
 
 
@@ -120,7 +119,15 @@ def _place(code, down, finder, prefixes, used, ends):
 
 
 @inlined
-def _seek(scores, down, finder, prefixes, used, ends, found, slots, missed):
+def _down(code, shift, cuts):
+    """Bits of a code below its prefix."""
+    for j in range(cuts.size):
+        shift -= np.uint64(code >= cuts[j])
+    return shift
+
+
+@inlined
+def _seek(scores, shift, cuts, finder, prefixes, used, ends, found, slots, missed):
     """Find the bins of some scores, `_NAN` for NaN. Returns the scores done and the NaN count.
 
     It stops early at a score that needs a new bin when there is no room. Scores outside the ends of the bin in their
@@ -130,7 +137,7 @@ def _seek(scores, down, finder, prefixes, used, ends, found, slots, missed):
     for i in range(scores.size):
         found[i] = _code(np.float64(scores[i]))
     for i in range(scores.size):
-        slots[i] = np.uint32(_slot(found[i] >> down, finder.size))
+        slots[i] = np.uint32(_slot(found[i] >> _down(found[i], shift, cuts), finder.size))
     misses, nans = np.int64(0), np.int64(0)
     for i in range(scores.size):
         bin_, code = np.uint64(finder[np.uint64(slots[i])]), found[i]
@@ -143,7 +150,7 @@ def _seek(scores, down, finder, prefixes, used, ends, found, slots, missed):
         if found[i] == _NAN:
             nans += 1
             continue
-        found[i] = _place(found[i], down, finder, prefixes, used, ends)
+        found[i] = _place(found[i], _down(found[i], shift, cuts), finder, prefixes, used, ends)
         if found[i] == _NAN:
             return np.int64(i), nans
     return scores.size, nans
@@ -161,7 +168,7 @@ def _count_missing(bins, labels, blocks, weights, nans, lost):
 
 @jit
 def count_blocks(
-    scores, labels, weights, blocks, start, shift, finder, prefixes, used, ends, table, wide, sums, nans, lost
+    scores, labels, weights, blocks, start, shift, cuts, finder, prefixes, used, ends, table, carries, sums, nans, lost
 ):
     """Count scores from row `start` on. Returns the row that needs a new bin when there is no room, else the row count.
 
@@ -169,6 +176,7 @@ def count_blocks(
     ----------
     scores, labels, weights, blocks : arrays with one entry per row; `weights` is empty for unweighted rows
     shift : bits of the code below the prefix
+    cuts : uint64 array of shape (n_cuts,), ascending; prefixes of codes from each cut on are one bit longer
     finder : hash table of bins by prefix, an array of unsigned integers; its size is a power of two, and free slots
         hold n_bins
     prefixes : uint64 array of shape (n_bins,)
@@ -176,17 +184,17 @@ def count_blocks(
     ends : uint64 array of shape (n_bins + 1, 2), smallest and largest code of each bin; smallest > largest for unused
         bins
     table : uint8 array of shape (n_bins · n_blocks · 2,), rows by bin, block and label
-    wide : int64 array of the same shape, multiples of 256 rows, carried from `table`
+    carries : int32 array of the same shape, how often the bytes of `table` have wrapped around
     sums : float64 array of the same shape, the sums of weights; empty for unweighted rows
     nans, lost : arrays of shape (n_blocks, 2), rows and weights with NaN scores
     """
-    down, found = np.uint64(shift), np.empty(_AT_ONCE, np.uint64)
+    found = np.empty(_AT_ONCE, np.uint64)
     slots, missed = np.empty(_AT_ONCE, np.uint32), np.empty(_AT_ONCE, np.int32)
     weighted, width = weights.size > 0, np.uint64(2 * nans.shape[0])
     row = start
     while row < scores.size:
         some = scores[row : row + _AT_ONCE]
-        rows, lacking = _seek(some, down, finder, prefixes, used, ends, found, slots, missed)
+        rows, lacking = _seek(some, np.uint64(shift), cuts, finder, prefixes, used, ends, found, slots, missed)
         label, block, at = labels[row : row + rows], blocks[row : row + rows], found[:rows]  # signed indices are slow
         if lacking:
             _count_missing(at, label, block, weights[row : row + rows] if weighted else weights, nans, lost)
@@ -202,7 +210,7 @@ def count_blocks(
             count = np.uint8(table[at[i]] + np.uint8(1))  # wraps around
             table[at[i]] = count
             if count == 0:
-                wide[at[i]] += _CARRY
+                carries[at[i]] += np.int32(1)
         if weighted:
             weight = weights[row : row + rows]
             for i in range(at.size):

@@ -27,6 +27,7 @@ from streameval.metrics.scores.delong import GRID_CHECK
 from streameval.metrics.scores.ranking import OfRankings
 from streameval.metrics.units import Sizes, class_counts, effective_units, too_few
 from streameval.results import FEW_UNITS, Scalar
+from streameval.states.scores.blocks import FEW_BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     Job = Callable[[], tuple[Source, Sequence[Metric]]]  # makes a state, with the metrics to compute of it
     Finalize = Callable[[Sequence[Job]], list[list[Scalar]]]
 
-FEW_BLOCKS = 32  # of thresholded metrics
 _HALF_BIN = 2  # rows that are one tie may lie twice as far from the middle of their bin as they are displaced
 _SHARE_OF = {"tpr": "positives", "recall": "positives", "fpr": "negatives"}
 _FAR = 5  # standard errors that a maximum must lie from what a useless score has

@@ -122,7 +122,10 @@ class BlockReplicates:
         return found
 
     def merged(self, count: int) -> BlockReplicates:
-        """The same rows in fewer blocks."""
+        """The same rows in fewer blocks, counted for points where they are."""
+        points = self.state.points
+        if points is not None and points.spec.count == count:
+            return replace(self, state=points, count=count, by_block=[])
         return replace(self, count=count)
 
     def without(self, block: int) -> Rows:
@@ -186,16 +189,19 @@ class BlockReplicates:
         for value, metric in zip(values, metrics, strict=True):
             ranks = _ranks([metric], int(bins.sum()))
             if ranks:
-                near |= window(bins, _bin_of(ranks[0], bins))
+                near |= window(bins, _bin_of(ranks[0], bins), state.spec.longer)
             elif value.threshold is not None:
-                near |= window(bins, int(np.count_nonzero(state.scores[0] <= value.threshold)) - 1)
+                focus = int(np.count_nonzero(state.scores[0] <= value.threshold)) - 1
+                near |= window(bins, focus, state.spec.longer)
         if not near.any():
             return self
-        edges = np.flatnonzero(np.diff(near, prepend=False, append=False)).reshape(-1, 2)
-        spans = tuple((int(state.prefixes[a]), int(state.prefixes[b - 1])) for a, b in edges.tolist())
+        shortest = state.starts >> np.uint64(state.shift)
+        whole = np.isin(shortest, shortest[near])  # spans of shortest prefixes do not overlap
+        edges = np.flatnonzero(np.diff(whole, prepend=False, append=False)).reshape(-1, 2)
+        spans = tuple((int(shortest[a]), int(shortest[b - 1])) for a, b in edges.tolist())
         thresholds = [value.threshold for value in values if value.threshold is not None]
         cuts = tuple(sorted(set(compared(thresholds, state.spec.type).tolist())))
-        [groups] = exact([GroupsNear(state.shift, spans, cuts)])
+        [groups] = exact([GroupsNear(state.shift, spans, cuts, finer=state.spec.longer > 0)])
         return replace(self, cut=CutBins.of(state, groups, near))
 
     def displaced(self) -> Sequence[BlockReplicates]:
@@ -268,7 +274,8 @@ class BlockReplicates:
     def _tables(self) -> list[Array]:
         """Rows and weights by block, so that those of one lie together: arrays of shape (n_blocks, n_bins, 2)."""
         if not self.by_block:
-            self.by_block[:] = (each.transpose(1, 0, 2).copy() for each in (self.state.table, self.state.sums))
+            kinds = ((self.state.table, np.int64), (self.state.sums, np.float64))
+            self.by_block[:] = (each.transpose(1, 0, 2).astype(kind, "C") for each, kind in kinds)
         return self.by_block
 
     @cached_property

@@ -105,7 +105,7 @@ def within(bins: Array, values: Array) -> Array:
     return found
 
 
-_SUB_BIN_BITS = 9  # bits of a code that distinguish the sub-bins of a bin
+_SUB_BIN_BITS = 9, 12  # bits of a code that distinguish the sub-bins of a bin, of one with finer bins in it
 
 
 class NearGroups(NamedTuple):
@@ -113,13 +113,13 @@ class NearGroups(NamedTuple):
 
     Attributes
     ----------
-    prefixes : uint64 array of shape (n_groups,), of the bin of each
+    codes : uint64 array of shape (n_groups,), of the last score of each
     scores : float64 array of the same shape
     rows : int64 array of the same shape
     measure : array of shape (n_groups, 2): negatives and positives, as counts or weights
     """
 
-    prefixes: Array
+    codes: Array
     scores: Array
     rows: Array
     measure: Array
@@ -134,12 +134,14 @@ class GroupsNear(Metric["NearGroups", "ScorePart", "NearGroups | None", "State"]
     shift : bits of the code below the prefix
     spans : first and last prefix of ranges that do not overlap, ascending
     thresholds : scores that groups are not merged across, ascending
+    finer : whether there are finer bins in those of the prefixes
     """
 
     counts_nan: ClassVar[bool] = True
     shift: int
     spans: tuple[tuple[int, int], ...]
     thresholds: tuple[float, ...]
+    finer: bool = False
     name: str = "groups_near"
 
     @property
@@ -152,7 +154,7 @@ class GroupsNear(Metric["NearGroups", "ScorePart", "NearGroups | None", "State"]
         return tuple(map(tuple, np.nextafter(np.nextafter(found, beyond), beyond).tolist()))  # codes lose a bit
 
     def partial(self, part: ScorePart) -> NearGroups | None:
-        """The groups of a part; those of 2⁻⁹ of a bin are merged."""
+        """The groups of a part; those of a small part of a bin are merged."""
         if not part.n.size:
             return None
         firsts, lasts = np.array(self.spans, np.uint64).T
@@ -171,14 +173,14 @@ class GroupsNear(Metric["NearGroups", "ScorePart", "NearGroups | None", "State"]
 
     def _merge(self, code: Array, scores: Array, rows: Array, neg: Array, pos: Array) -> NearGroups:
         """Groups from the best score to the worst; those of one sub-bin on one side of each threshold are merged."""
-        sub_bin = code >> np.uint64(max(0, self.shift - _SUB_BIN_BITS))
+        sub_bin = code >> np.uint64(max(0, self.shift - _SUB_BIN_BITS[self.finer]))
         begins = np.append(True, sub_bin[1:] != sub_bin[:-1])
         below = code.size - scores[::-1].searchsorted(self.thresholds)  # where those below a threshold begin
         begins[below[below < code.size]] = True
         first = np.flatnonzero(begins)
         last = np.append(first[1:], code.size) - 1
         rows, neg, pos = (np.add.reduceat(column, first) for column in (rows, neg, pos))
-        return NearGroups(code[last] >> np.uint64(self.shift), scores[last], rows, np.stack([neg, pos], axis=1))
+        return NearGroups(code[last], scores[last], rows, np.stack([neg, pos], axis=1))
 
     def combine(self, partials: Sequence[NearGroups | None], state: State) -> NearGroups:
         """The groups of all parts; how a state is cut into parts changes nothing."""
@@ -205,13 +207,13 @@ def rows_of_bins(state: BlockCounts) -> Array:
     return found
 
 
-def window(rows: Array, focus: int) -> Array:
-    """The bins around one: some, and more while they have few rows."""
+def window(rows: Array, focus: int, finer: int = 0) -> Array:
+    """The bins around one: some, 2^`finer` times as many if they are finer, and more while they have few rows."""
     there = np.zeros(rows.size, bool)
-    upto = np.cumsum(rows)
-    for reach in (_NEAR << i for i in range(rows.size.bit_length())):
+    upto, near = np.cumsum(rows), _NEAR << finer
+    for reach in (near << i for i in range(rows.size.bit_length())):
         low, high = max(0, focus - reach), min(rows.size, focus + reach + 1)
-        if reach > _NEAR and upto[high - 1] - (upto[low - 1] if low else 0) > _MOST_ROWS:
+        if reach > near and upto[high - 1] - (upto[low - 1] if low else 0) > _MOST_ROWS:
             break
         there[low:high] = True
     return there
@@ -244,8 +246,8 @@ class CutBins(NamedTuple):
         """Cut bins at groups of scores; a bin whose groups do not add up to its counts is cut evenly."""
         weighted = state.spec.weighted
         whole = _dealt(state.spec, state.whole[0])
-        at = np.minimum(np.searchsorted(state.prefixes, groups.prefixes), near.size - 1)
-        there = state.prefixes[at] == groups.prefixes  # of a histogram, one bin may reach into another here
+        at = np.maximum(np.searchsorted(state.starts, groups.codes, side="right") - 1, 0)
+        there = (groups.codes >= state.ends[at, 0]) & (groups.codes <= state.ends[at, 1])  # else of a histogram's bin
         groups, at = NearGroups(*(column[there] for column in groups)), at[there]
         rows = groups.rows[:, None] if weighted else groups.measure
         sums = np.zeros_like(whole)

@@ -6,13 +6,20 @@ which at most `BlockSpec.bins` prefixes are occupied. More rows only occupy more
 set of rows alone, and any two states merge: prefixes are shortened only when a batch or a merge exceeds the limit. Each
 bin keeps the smallest and the largest code that it has seen; if they are equal, the bin holds a single score.
 
-2,048 bins and 128 blocks take 4 MiB, 8 MiB with weights. The effect of the grid on standard errors is checked where
-they are computed (`streameval.metrics.scores.block_replicates`).
+Points such as ``tpr@fpr=0.01`` depend on the rows around one threshold, mostly near the best scores, and use fewer
+blocks. For them, rows are counted a second time (`BlockCounts.points`) over 32 blocks, on a grid of 4,096 bins (2,048
+with weights) with finer bins at the top: of the prefixes that are 1, 2, 3 and 4 bits longer, the highest 4,096 of each
+length are bins as well, so that 2,048 to 4,096 bins of some length lie above a threshold, unless bins of single scores
+do. The highest occupied prefixes of a union are among those of its parts, with all their rows, so these bins depend on
+the set of rows alone, too.
+
+2,048 bins and 128 blocks take 2 MiB, those for points at most 3 MiB; with weights 6 and 5.25 MiB. The effect of the
+grid on standard errors is checked where they are computed (`streameval.metrics.scores.block_replicates`).
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -35,8 +42,11 @@ if TYPE_CHECKING:
 _CODE_BITS = 64
 _SAMPLE = 1 << 14  # rows from which the prefix length is chosen, at first and whenever bins run out
 _BIN_BYTES = 8 + 20 * SLOTS_A_BIN  # bytes of a bin, occupied or not: its prefix and its slots in the hash table
-_COUNT_BYTES, _WEIGHT_BYTES = 17, 16  # bytes of a (bin, block, label) cell, builder and state together
-_BYTE = 255  # mask of the lowest byte of a count, which the builder keeps in a separate table
+_COUNT_BYTES, _WEIGHT_BYTES = 9, 16  # bytes of a (bin, block, label) cell, builder and state together
+_BYTE = 8  # lowest bits of a count, which the builder keeps in a separate table
+_NARROW = 1 << 31  # rows whose counts fit into 32 bits
+FEW_BLOCKS = 32  # of thresholded metrics
+_LONGER = 5  # most bits that prefixes of the highest scores are longer, than those of the bins of all blocks
 _NO_WEIGHTS = read_only(np.empty(0))
 
 
@@ -49,7 +59,9 @@ class BlockSpec(MissingScores):
     column, type, weighted, nan : as in `streameval.states.scores.counts.ScoreSpec`
     unit : column of the sampling unit, whose rows share a block; None if each row is a unit
     count : number of blocks
-    bins : largest number of bins
+    bins : largest number of bins; of prefixes of each length
+    longer : most bits that prefixes of the highest scores are longer
+    pointed : whether rows are also counted for points, in finer bins and fewer blocks
 
     Examples
     --------
@@ -70,6 +82,20 @@ class BlockSpec(MissingScores):
     unit: str | None = None
     count: int = 128
     bins: int = 2048
+    longer: int = 0
+    pointed: bool = False
+
+    @property
+    def points(self) -> BlockSpec:
+        """The spec of the counts for points."""
+        finer = 0 if self.weighted else 1
+        bins, longer = self.bins << finer, _LONGER - finer
+        return replace(self, count=FEW_BLOCKS, bins=bins, longer=longer, pointed=False)
+
+    @property
+    def most(self) -> int:
+        """Largest number of bins of all lengths of prefixes: at least half of a length hold all bins of the next."""
+        return self.bins + self.longer * (self.bins // 2 + 1)  # one holds a cut
 
     @property
     def key(self) -> Blocks:
@@ -78,13 +104,15 @@ class BlockSpec(MissingScores):
 
     def group_bytes(self, rows: Collection[int]) -> int:
         """Bytes of the states of some groups and of their builders, from the number of rows of each."""
-        cells = 2 * self.count * sum(min(self.bins, n) for n in rows)
-        return cells * (_COUNT_BYTES + self.weighted * _WEIGHT_BYTES) + _BIN_BYTES * self.bins * len(rows)
+        cells = 2 * self.count * sum(min(self.most, n) for n in rows)
+        own = cells * (_COUNT_BYTES + self.weighted * _WEIGHT_BYTES) + _BIN_BYTES * self.most * len(rows)
+        return own + (self.points.group_bytes(rows) if self.pointed else 0)
 
     @property
     def traits(self) -> Traits:
         """The largest state is one whose bins are all occupied."""
-        largest = self.bins * self.count * 2 * 8 * (1 + self.weighted)
+        largest = self.most * self.count * 2 * 8 * (1 + self.weighted)  # of 2³¹ rows or more
+        largest += (self.points.traits.largest or 0) if self.pointed else 0
         return Traits(refuses_missing=self.nan == "error", largest=largest)
 
     @property
@@ -94,39 +122,72 @@ class BlockSpec(MissingScores):
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the state's table: one row for each bin and block that has rows."""
+        """Columns of the state's table: one row for each bin and block that has rows; those for points have bits."""
         names = {"prefix": pa.uint64(), "low": pa.uint64(), "high": pa.uint64(), "block": pa.int64()}
         counts = {"negatives": pa.int64(), "positives": pa.int64()}
         weights = {"negative_weight": pa.float64(), "positive_weight": pa.float64()}
-        return pa.schema(names | counts | (weights if self.weighted else {}))
+        bits = {"bits": pa.int64()} if self.pointed else {}  # below the prefix, or −1
+        return pa.schema(names | counts | (weights if self.weighted else {}) | bits)
 
     def builder(self, budget: Budget, capacity: int) -> _BlockBuilder:
-        """A new builder; its tables have room for `capacity` bins at first, and for `bins` at most."""
-        return _BlockBuilder(self, max(1, min(self.bins, capacity)))
+        """A new builder; its tables have room for `capacity` bins at first."""
+        return _BlockBuilder(self, max(1, capacity))
 
     def empty(self) -> BlockCounts:
         """The empty state."""
-        return BlockCounts(self, 0, np.empty(0, np.uint64), np.empty((0, 2), np.uint64), *_tables(self, 0))
+        none = np.empty(0, np.int64), np.empty(0, np.uint64), np.empty((0, 2), np.uint64)
+        return BlockCounts(self, 0, *none, *_tables(self, 0), self.points.empty() if self.pointed else None)
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> BlockCounts:
         """The state that `BlockCounts.to_arrow` wrote; raises `ValueError` if the table is damaged."""
         stored = pa.Table.from_batches(batches, self.schema)
         columns = {name: stored.column(name).to_numpy() for name in stored.schema.names}
+        (shift, *finer), points = header["shift"], None
+        nan = np.array(header["nan_rows"]).reshape(-1, 2), np.array(header["nan_weights"]).reshape(-1, 2)
+        if self.pointed:
+            bits = columns.pop("bits")
+            merged = [_merged(side, FEW_BLOCKS) for side in nan]
+            own = {name: column[bits >= 0] for name, column in columns.items()}
+            points = self.points.of_columns(own, finer[0], bits[bits >= 0], (merged[0], merged[1]))
+            columns = {name: column[bits < 0] for name, column in columns.items()}
+        bits = np.full(columns["block"].size, shift)
+        return replace(self.of_columns(columns, shift, bits, nan), points=points)
+
+    def of_columns(
+        self, columns: Mapping[str, Array], shift: int, bits: Array, nan: tuple[Array, Array]
+    ) -> BlockCounts:
+        """The state of a stored table; `bits` are those below the prefix of each row, `nan` those without a score."""
         prefixes, first, at = np.unique(columns["prefix"], return_index=True, return_inverse=True)
-        block = columns["block"]
-        if prefixes.size > self.bins or (block.size and not 0 <= block.min() <= block.max() < self.count):
-            raise ValueError(f"there are at most {self.bins} prefixes, and blocks from 0 to {self.count - 1}")
-        (shift,), ends = header["shift"], np.stack([columns["low"], columns["high"]], axis=1)
-        ascend = ends[:, 0] <= ends[:, 1]
-        if shift > _CODE_BITS or not (ascend & (ends >> np.uint64(shift) == columns["prefix"][:, None]).all(1)).all():
+        block, downs = columns["block"], bits[first]
+        if prefixes.size > self.most or (block.size and not 0 <= block.min() <= block.max() < self.count):
+            raise ValueError(f"there are at most {self.most} prefixes, and blocks from 0 to {self.count - 1}")
+        longer = shift - downs
+        if (bits != downs[at]).any() or (
+            (longer < 0) | (longer > self.longer) | (np.diff(longer, prepend=0) < 0)
+        ).any():
+            raise ValueError("prefixes are longer at higher scores alone")
+        ends = np.stack([columns["low"], columns["high"]], axis=1)
+        ascend, below = ends[:, 0] <= ends[:, 1], np.maximum(bits, 0).astype(np.uint64)[:, None]
+        if shift > _CODE_BITS or not (ascend & (ends >> below == columns["prefix"][:, None]).all(1)).all():
             raise ValueError("the smallest and the largest code of a bin have its prefix")
         table, sums = _tables(self, prefixes.size)[:2]
         for side, name in enumerate(("negative", "positive")):
             table[at, block, side] = columns[f"{name}s"]
             if self.weighted:
                 sums[at, block, side] = columns[f"{name}_weight"]
-        nan = np.array(header["nan_rows"]).reshape(-1, 2), np.array(header["nan_weights"]).reshape(-1, 2)
-        return BlockCounts(self, shift, prefixes, ends[first], table, sums, *nan)
+        return BlockCounts(self, shift, downs, prefixes, ends[first], _narrow(table), sums, *nan)
+
+
+def _merged(values: Array, count: int) -> Array:
+    """Sums over blocks that are taken as one, block b modulo `count`; an array of shape (count, 2)."""
+    merged = np.zeros((count, 2), values.dtype)
+    np.add.at(merged, np.arange(len(values)) % count, values)
+    return merged
+
+
+def _narrow(table: Array) -> Array:
+    """Counts in 32 bits if all rows fit into these."""
+    return table.astype(np.int32) if int(table.sum()) < _NARROW else table
 
 
 def _tables(spec: BlockSpec, bins: int, kind: type = np.int64) -> tuple[Array, Array, Array, Array]:
@@ -139,69 +200,114 @@ def _tables(spec: BlockSpec, bins: int, kind: type = np.int64) -> tuple[Array, A
 
 class _BlockBuilder:
     def __init__(self, spec: BlockSpec, room: int) -> None:
+        """A builder with room for some bins at first."""
         self.spec = spec
         self._shift = -1  # not known yet
+        self._cuts = read_only(np.zeros(spec.longer, np.uint64))
         self._used = np.zeros(1, np.int64)
         self._nan_rows, self._nan_weights = _tables(spec, 0)[2:]
-        self._make_room(room, spec.empty())
+        self._most = spec.most + (spec.bins // 2 + 1 if spec.longer else 0)  # room for new bins after coarsening
+        self._make_room(min(room, self._most), spec.empty())
+        self._points = _BlockBuilder(spec.points, room) if spec.pointed else None
 
     def _make_room(self, bins: int, state: BlockCounts) -> None:
         """New tables for this number of bins, with the counts of a state."""
         used = self._used[0] = state.prefixes.size
         self._prefixes = np.zeros(bins, np.uint64)
         self._table, self._sums, *_ = _tables(self.spec, bins, np.uint8)
-        self._wide = np.zeros(self._table.shape, np.int64)  # carries from the byte counts, multiples of 256
+        self._carries = np.zeros(self._table.shape, np.int32)
         self._ends = np.zeros((bins + 1, 2), np.uint64)
         self._ends[used:, 0] = np.iinfo(np.uint64).max
         self._prefixes[:used], self._ends[:used] = state.prefixes, state.ends
-        self._table[:used], self._wide[:used] = state.table & _BYTE, state.table & ~_BYTE
+        self._carries[:used] = state.table >> _BYTE
+        self._table[:used] = state.table & ((1 << _BYTE) - 1)
         self._sums[: len(state.sums)] = state.sums
-        self._finder = np.empty(1 << (SLOTS_A_BIN * bins - 1).bit_length(), np.min_scalar_type(self.spec.bins))
+        self._finder = np.empty(1 << (SLOTS_A_BIN * bins - 1).bit_length(), np.min_scalar_type(self._most))
         take_slots(self._prefixes[:used], self._finder, bins)
 
     def update(self, batch: Batch) -> None:
         values, rows, missing = present(batch, self.spec.column, self.spec.type, nan=False)
         blocks, weight = self.spec.key.numbers(batch), batch.weight if self.spec.weighted else None
-        lost = blocks[missing], batch.label[missing]
+        scores = floats(values, self.spec.type)
+        self.take(scores, batch.label, weight, blocks, rows, missing)
+        if self._points is not None:
+            self._points.take(scores, batch.label, weight, blocks % FEW_BLOCKS, rows, missing)
+        refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
+
+    def take(
+        self, scores: Array, label: Array, weight: Array | None, blocks: Array, rows: Array | slice, missing: Array
+    ) -> None:
+        """Count the rows of a batch, those with a missing score among them."""
+        lost = blocks[missing], label[missing]
         np.add.at(self._nan_rows, lost, 1)
         if weight is not None:
             np.add.at(self._nan_weights, lost, weight[missing])
             weight = weight[rows]
-        self._count(floats(values, self.spec.type), batch.label[rows], weight, blocks[rows])
-        refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
+        self._count(scores, label[rows], weight, blocks[rows])
 
     def _count(self, scores: Array, label: Array, weight: Array | None, blocks: Array) -> None:
         """Count rows; shorten the prefixes whenever there is no room for a new bin."""
         if self._shift < 0 and scores.size:
-            self._shift = _shift_for(np.unique(_sampled_codes(scores)), self.spec.bins)
+            some = np.unique(_sampled_codes(scores))
+            self._shift = _shift_for(some, self.spec.bins)
+            self._cuts = _cuts(self.spec, self._shift, some, np.zeros(some.size, np.int64))
         rows = read_only(scores), read_only(label), _NO_WEIGHTS if weight is None else read_only(weight)
         start = 0
         while start < scores.size:
             start = count_blocks(
-                *rows, read_only(blocks), start, self._shift, self._finder, self._prefixes, self._used, self._ends,
-                self._table.ravel(), self._wide.ravel(), self._sums.ravel(), self._nan_rows, self._nan_weights,
+                *rows, read_only(blocks), start, self._shift, self._cuts, self._finder, self._prefixes, self._used,
+                self._ends, self._table.ravel(), self._carries.ravel(), self._sums.ravel(), self._nan_rows,
+                self._nan_weights,
             )  # fmt: skip
-            if start < scores.size and len(self._prefixes) < self.spec.bins:
-                self._make_room(min(self.spec.bins, 4 * len(self._prefixes)), self._state())
+            if start < scores.size and len(self._prefixes) < self._most:
+                self._make_room(min(self._most, 4 * len(self._prefixes)), self.counts())
             elif start < scores.size:
                 self._coarsen(_sampled_codes(scores[start:]))
 
     def _coarsen(self, found: Array) -> None:
         """Shorten the prefixes until there is room for the codes `found`, which are counted next."""
-        state = self._state()
-        self._shift += _shift_for(np.union1d(state.prefixes, found >> np.uint64(self._shift)), self.spec.bins)
-        self._make_room(len(self._prefixes), state.at_shift(self._shift))
+        state, shift, found = self.counts(), np.uint64(self._shift), np.unique(found)
+        self._shift += _shift_for(np.union1d(state.starts >> shift, found >> shift), self.spec.bins)
+        starts, downs = np.append(state.starts, found), np.append(state.downs, np.zeros(found.size, np.int64))
+        self._cuts = _cuts(self.spec, self._shift, starts, downs)
+        self._make_room(len(self._prefixes), state.shortened(self._shift, self._cuts))
 
-    def _state(self) -> BlockCounts:
-        used = int(self._used[0])
+    def counts(self) -> BlockCounts:
+        used, shift = int(self._used[0]), max(self._shift, 0)
         order = np.argsort(self._prefixes[:used])
         sums = self._sums[:used][order] if self.spec.weighted else self._sums
-        table = self._wide[:used][order] + self._table[:used][order].astype(np.int64)
-        columns = self._prefixes[:used][order], self._ends[:used][order], table, sums
-        return BlockCounts(self.spec, max(self._shift, 0), *columns, self._nan_rows, self._nan_weights)
+        carries, low = self._carries[:used], self._table[:used]
+        if (int(carries.sum()) << _BYTE) + int(low.sum()) >= _NARROW:
+            carries = carries.astype(np.int64)
+        table = ((carries << _BYTE) + low)[order]
+        prefixes, ends = self._prefixes[:used][order], self._ends[:used][order]
+        downs = shift - (ends[:, :1] >= self._cuts).sum(axis=1)
+        return BlockCounts(self.spec, shift, downs, prefixes, ends, table, sums, self._nan_rows, self._nan_weights)
 
     def state(self) -> BlockCounts:
-        return self._state().at_shift(0)
+        state = self.counts()
+        shift = state.shift + _shift_for(np.unique(state.starts >> np.uint64(state.shift)), self.spec.bins)
+        return replace(state.at_shift(shift), points=None if self._points is None else self._points.state())
+
+
+def _cuts(spec: BlockSpec, shift: int, starts: Array, downs: Array) -> Array:
+    """The codes from which prefixes are one bit longer each, for prefixes that start at codes.
+
+    Parameters
+    ----------
+    spec, shift : as in `BlockCounts`
+    starts, downs : uint64 and int64 arrays of shape (n,), the smallest code and the shift of each prefix
+
+    Returns
+    -------
+    uint64 array of shape (spec.longer,), ascending
+    """
+    cuts = np.full(spec.longer, np.iinfo(np.uint64).max, np.uint64)
+    for i in range(min(spec.longer, shift)):
+        down = np.uint64(shift - 1 - i)
+        there = np.unique(starts[downs < shift - i] >> down)
+        cuts[i] = there[-spec.bins] << down if there.size >= spec.bins else 0
+    return read_only(cuts)
 
 
 def _add(bins: Array, places: Array, out: Array) -> None:
@@ -217,12 +323,14 @@ class BlockCounts(Small, Stored):
     Attributes
     ----------
     spec : BlockSpec
-    shift : number of low bits of the code that the prefix lacks
+    shift : number of low bits of the code that the shortest prefix lacks
+    downs : int64 array of shape (n_bins,), number of low bits of the code that each prefix lacks
     prefixes : uint64 array of shape (n_bins,), ascending
     ends : uint64 array of shape (n_bins, 2): the smallest and the largest code of each bin
-    table : int64 array of shape (n_bins, n_blocks, 2), rows by label
+    table : int32 or int64 array of shape (n_bins, n_blocks, 2), rows by label
     sums : float64 array of the same shape, their weights; of shape (0, n_blocks, 2) without weights
     nan_rows, nan_weights : arrays of shape (n_blocks, 2): rows with a missing score and their weight, by label
+    points : the same rows, counted for points; None if they are not
 
     Examples
     --------
@@ -236,50 +344,75 @@ class BlockCounts(Small, Stored):
 
     spec: BlockSpec
     shift: int
+    downs: Array
     prefixes: Array
     ends: Array
     table: Array
     sums: Array
     nan_rows: Array
     nan_weights: Array
+    points: BlockCounts | None = None
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory."""
+        return super().__sizeof__() + (0 if self.points is None else self.points.__sizeof__())
+
+    @property
+    def starts(self) -> Array:
+        """The smallest code that each prefix may have, a uint64 array of shape (n_bins,)."""
+        return self.prefixes << self.downs.astype(np.uint64)
 
     def at_shift(self, shift: int) -> BlockCounts:
         """The state with prefixes shortened to `shift`; a state without rows always has shift 0."""
-        more = np.uint64(max(0, shift - self.shift))
-        if not more or not self.prefixes.size:
-            empty = not self.prefixes.size
-            return self if not empty else BlockCounts(self.spec, 0, *self._arrays())
-        shorter = self.prefixes >> more
-        first = np.flatnonzero(np.append(True, shorter[1:] != shorter[:-1]))
+        if shift == self.shift and not self.spec.longer and self.prefixes.size:
+            return self
+        return self.shortened(shift, _cuts(self.spec, shift, self.starts, self.downs))
+
+    def shortened(self, shift: int, cuts: Array) -> BlockCounts:
+        """The same with longer prefixes from some codes on; bins are in the order of their starts, some of them equal.
+
+        Parameters
+        ----------
+        shift : of the shortest prefixes
+        cuts : uint64 array of shape (spec.longer,), the codes from which prefixes are one bit longer each
+        """
+        if not self.prefixes.size:
+            return replace(self, shift=0)
+        starts = self.starts
+        downs = shift - (starts[:, None] >= cuts).sum(axis=1)
+        shorter = starts >> downs.astype(np.uint64)
+        begins = np.append(True, shorter[1:] != shorter[:-1])
+        first, places = np.flatnonzero(begins), np.cumsum(begins) - 1
         ends = np.stack(
             [np.minimum.reduceat(self.ends[:, 0], first), np.maximum.reduceat(self.ends[:, 1], first)], axis=1
         )
-        table, sums, *_ = _tables(self.spec, first.size)
-        places = np.cumsum(np.append(False, shorter[1:] != shorter[:-1]))
+        table, sums, *_ = _tables(self.spec, first.size, self.table.dtype.type)
         for own, out in ((self.table, table), (self.sums, sums)):
             _add(own, places, out)
-        return BlockCounts(self.spec, shift, shorter[first], ends, table, sums, self.nan_rows, self.nan_weights)
+        bins = {"downs": downs[first], "prefixes": shorter[first], "ends": ends, "table": table, "sums": sums}
+        return replace(self, shift=shift, **bins)
 
     def _arrays(self) -> tuple[Array, ...]:
-        return self.prefixes, self.ends, self.table, self.sums, self.nan_rows, self.nan_weights
+        return self.downs, self.prefixes, self.ends, self.table
 
     def merge(self, other: BlockCounts) -> BlockCounts:
         """Counts of both inputs."""
         mergeable(self, other)
-        shift = max(self.shift, other.shift)
-        sides = [side.at_shift(shift) for side in (self, other)]
-        prefixes = np.union1d(*(side.prefixes for side in sides))
-        table, sums, *_ = _tables(self.spec, prefixes.size)
-        ends = np.stack([np.full(prefixes.size, np.iinfo(np.uint64).max), np.zeros(prefixes.size, np.uint64)], axis=1)
-        for side in sides:
-            at = np.searchsorted(prefixes, side.prefixes)
-            _add(side.table, at, table)
-            _add(side.sums, at, sums)
-            ends[at, 0] = np.minimum(ends[at, 0], side.ends[:, 0])
-            ends[at, 1] = np.maximum(ends[at, 1], side.ends[:, 1])
+        order = np.argsort(np.concatenate([self.starts, other.starts]), kind="stable")
+        both = zip(self._arrays(), other._arrays(), strict=True)
+        downs, prefixes, ends, table = (np.concatenate(pair)[order] for pair in both)
+        if int(self.table.sum()) + int(other.table.sum()) >= _NARROW:
+            table = table.astype(np.int64)
+        sums = np.concatenate([self.sums, other.sums])[order] if self.spec.weighted else self.sums
         nan = self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
-        merged = BlockCounts(self.spec, shift, prefixes, ends, table, sums, *nan)
-        return merged.at_shift(shift + _shift_for(prefixes, self.spec.bins))
+        shift = max(self.shift, other.shift)
+        joined = BlockCounts(self.spec, shift, downs, prefixes, ends, table, sums, *nan)
+        points = None
+        if self.points is not None and other.points is not None:
+            points = self.points.merge(other.points)
+        shift += _shift_for(np.unique(joined.starts >> np.uint64(shift)), self.spec.bins)
+        cuts = _cuts(self.spec, shift, joined.starts, downs)
+        return replace(joined.shortened(shift, cuts), points=points)
 
     @property
     def measure(self) -> Array:
@@ -329,16 +462,21 @@ class BlockCounts(Small, Stored):
 
     def header(self) -> Mapping[str, object]:
         """The spec, the shift and the missing scores by block, as JSON values."""
+        shifts = [self.shift, *([] if self.points is None else [self.points.shift])]
         nan = {"nan_rows": self.nan_rows.ravel().tolist(), "nan_weights": self.nan_weights.ravel().tolist()}
-        return {"spec": asdict(self.spec), "shift": [self.shift]} | nan
+        return {"spec": asdict(self.spec), "shift": shifts} | nan
 
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
-        """One row for each bin and block that has rows, ascending."""
-        bins, blocks = np.nonzero(self.table.any(axis=2))
-        columns = [self.prefixes[bins], *self.ends[bins].T, blocks, *self.table[bins, blocks].T]
-        columns += [*self.sums[bins, blocks].T] if self.spec.weighted else []
-        arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
-        yield pa.RecordBatch.from_arrays(arrays, schema=self.spec.schema)
+        """One row for each bin and block that has rows, ascending; then those for points."""
+        for state in (self, *([self.points] if self.points is not None else [])):
+            bins, blocks = np.nonzero(state.table.any(axis=2))
+            table = state.table[bins, blocks].astype(np.int64)
+            columns = [state.prefixes[bins], *state.ends[bins].T, blocks, *table.T]
+            columns += [*state.sums[bins, blocks].T] if self.spec.weighted else []
+            if self.spec.pointed:
+                columns.append(np.full(bins.size, -1) if state is self else state.downs[bins])
+            arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.spec.schema)
 
 
 def _sampled_codes(scores: Array) -> Array:

@@ -295,6 +295,7 @@ class Configuration:
     def request(self, **changes: object) -> Request:
         """The request of an evaluation, with the store's options or changes that it can honour; see `asked`."""
         request = Request.checked(self.asked(changes))
+        request = replace(request, resampling=replace(request.resampling, pointed=True))  # whatever is asked later
         return request if request.label.column is None else replace(request, late=self.late)
 
     @property
