@@ -232,6 +232,22 @@ def column(name: str, given: object) -> str | None:
     return given or None
 
 
+def unit(name: str, given: object) -> str | None:
+    """One column, or two crossed ones, ``a,b``, which may be given as a sequence; None for an empty string.
+
+    Examples
+    --------
+    >>> unit("unit", ["sender", "day"]), unit("unit", "campaign")
+    ('sender,day', 'campaign')
+    """
+    several = isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
+    text = column(name, ",".join(texts(name, given)) if several else given)
+    names = text.split(",") if text else []
+    if len(names) > 2 or len({one.strip() for one in names} - {""}) < len(names):
+        raise OptionError(f"{name}={given!r} must name a column, or two different ones that are crossed ('a,b')")
+    return ",".join(one.strip() for one in names) or None
+
+
 @dataclass(frozen=True)
 class InMemory:
     """An object that compares by its text, because ``==`` on expressions and frames does not give a truth value.

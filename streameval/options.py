@@ -43,6 +43,7 @@ class Kind:
 
 
 ANY, BINS, CALLBACK, COLUMN = Kind(kinds.single), Kind(kinds.bins), Kind(kinds.callback), Kind(kinds.column)
+UNIT = Kind(kinds.unit)
 DIRECTORY, FILTER, FLAG = Kind(kinds.directory), Kind(kinds.row_filter), Kind(kinds.flag, bool)
 FILE, INPUTS, MOMENT = Kind(kinds.file), Kind(kinds.inputs, many=True), Kind(kinds.moment)
 LEVEL, NUMBERS = Kind(kinds.level, float), Kind(kinds.numbers, float, many=True)
@@ -354,9 +355,9 @@ OPTIONS = (
            help="Sampling intervals at this level, by default 0.95; --unit, --baseline and --against imply it."),
     Option("ci", LEVEL, None, ("history",), "value", metavar="[LEVEL]", bare=0.95,
            help="Sampling intervals at this level. [default: as the store]"),
-    Option("unit", COLUMN, None, (*_FOLD, "add"), "state", metavar="COLUMN",
+    Option("unit", UNIT, None, (*_FOLD, "add"), "state", metavar="COLUMN[,COLUMN]",
            help="Column of the sampling unit for --ci, such as the campaign: rows with the same value are sampled "
-                "together. [default: each row is a unit]"),
+                "together; of files also two that are crossed, a,b. [default: each row is a unit]"),
     Option("baseline", NAMES, None, _EVALUATE, "value", metavar="COLUMN",
            help="Compare the other score or cluster columns with this one; repeat for several."),
     Option("baseline", NAMES, None, ("show",), "value", metavar="COLUMN",

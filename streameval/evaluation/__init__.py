@@ -74,7 +74,7 @@ def evaluate(
     mean_weight: str = "rows",
     max_slices: int = 10_000,
     ci: float | None = None,
-    unit: str | None = None,
+    unit: str | Sequence[str] | None = None,
     baseline: str | Sequence[str] | None = None,
     against: str | None = None,
     resample_bins: str | int = "2048",
@@ -223,11 +223,13 @@ def evaluate(
     ci : float, optional
         Level of the sampling intervals, such as 0.95. They cover the true value of the population from which the units
         are sampled (`streameval.metrics.estimates`). `unit`, `baseline` and `against` imply 0.95.
-    unit : str, optional
+    unit : str or sequence of str, optional
         Column of the sampling units, such as the campaign of a message (integers, strings, binaries; each row with a
         null is a separate unit). Without it each row is a unit, and intervals are too narrow if rows are correlated
         within groups. Rows as units are numbered in the order of their paths, in each Hive directory: intervals depend
-        on that order, but not on the names, sizes and number of the files.
+        on that order, but not on the names, sizes and number of the files. Two columns, ``"sender,day"``, are crossed
+        factors: rows that share either of them depend on each other (`streameval.metrics.estimates`). Such intervals
+        are of all rows, without slices and bands of curves.
     baseline : str or sequence of str, optional
         Columns with which the other score or cluster columns are compared; `results` then includes the differences.
         Rows without a value in one of the columns are left out, as with `common_rows`.

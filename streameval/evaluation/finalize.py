@@ -15,6 +15,7 @@ from streameval.evaluation.intervals import (
     Estimated,
     baseline_differences,
     counted,
+    cross,
     estimated,
     finalized,
     replicated,
@@ -74,12 +75,14 @@ def finalize_all(
         blocks |= {spec: cast("State", counts.total()) for spec, counts in split.items()}
     slices = SlicedStates(engine, slicing, folded.states, requests)
     swept = sweep(slices)
-    sources = replicated(engine, states, blocks, resampling)
-    results, certain = finalized(engine, sources, swept, resampling)
+    sources = [replicated(engine, states, blocks, factor) for factor in resampling.factors]
+    results, certain = finalized(engine, sources[0], swept, resampling.factors[0])
     estimates: list[Estimated] = []
-    resampled: dict[tuple[str, str], Resampled] = {}
+    resampled: list[dict[tuple[str, str], Resampled]] = [{}]
     if level is not None:
-        estimates, resampled = estimated(engine, sources, results, resampling, certain)
+        pairs = zip(sources, resampling.factors, strict=True)
+        by_factor = [estimated(engine, side, results, factor, certain) for side, factor in pairs]
+        estimates, resampled = cross([one for one, _ in by_factor]), [own for _, own in by_factor]
         results = (
             *(one.own.scalar_with(level) for one in estimates),
             *compared(baseline_differences(estimates, requests, resampling), level),
@@ -105,7 +108,7 @@ def finalize_all(
         request.options["aul_threshold"],
         _estimates=tuple(estimates),
         ci_level=level,
-        _resampled=resampled,
+        _resampled=resampled[0] if len(resampled) == 1 else {},  # curves have bands by one unit
         counts=_counts(resampled, labels, samples, level or LEVEL),
         label_strata=tuple(one for s in samples for one in s.strata),
         labels={} if request.design is None and request.late is None else sampled,
@@ -122,7 +125,10 @@ def _fixed(request: MetricRequest, state: State) -> tuple[MetricRequest, State]:
 
 
 def _counts(
-    resampled: Mapping[tuple[str, str], Resampled], labels: LabelCounts, samples: Sequence[LabelSample], level: float
+    resampled: Sequence[Mapping[tuple[str, str], Resampled]],
+    labels: LabelCounts,
+    samples: Sequence[LabelSample],
+    level: float,
 ) -> tuple[Scalar, ...]:
     """Rows, positives and prevalence with their intervals; of a sample of labels the prevalence alone."""
     if samples:

@@ -65,7 +65,8 @@ class Estimated(NamedTuple):
 
 def block_requests(requests: Sequence[MetricRequest], resampling: Resampling) -> list[MetricRequest]:
     """States of blocks, folded in addition to those of the metrics."""
-    return [blocks for w in requests if (blocks := w.blocks(resampling)) is not None]
+    blocks = (w.blocks(factor) for factor in resampling.factors for w in requests)
+    return list(dict.fromkeys(one for one in blocks if one is not None))
 
 
 def derived_requests(
@@ -186,6 +187,16 @@ def estimated(
     return _of_samples(collected, [metric for w, _ in states for metric in w.metrics], by_metric), sources
 
 
+def cross(factors: Sequence[Sequence[Estimated]]) -> list[Estimated]:
+    """The results with replicates by each of two crossed factors and by both; or by one factor as they are."""
+    if len(factors) == 1:
+        return [*factors[0]]
+    return [
+        Estimated(first.own.crossed_with(second.own, both.own), first.paired.crossed_with(second.paired, both.paired))
+        for first, second, both in zip(*factors, strict=True)
+    ]
+
+
 def _replicates(
     engine: Engine,
     replication: Replication,
@@ -274,23 +285,22 @@ COUNTED = ("rows", "positives", "prevalence")
 
 
 def counted(
-    resampled: Mapping[tuple[str, str], Resampled], rows: int, positives: int, level: float
+    factors: Sequence[Mapping[tuple[str, str], Resampled]], rows: int, positives: int, level: float
 ) -> tuple[Scalar, ...]:
     """Rows, positives and prevalence with their intervals; empty if no column has blocks that cover all rows.
 
     Parameters
     ----------
-    resampled : sources of replicates, by family and column
+    factors : sources of replicates, by family and column; of each factor of the unit
     rows, positives : counts of the evaluation
     level : level of the intervals
     """
-    for split in resampled.values():
-        by_block = split.rows_by_block if isinstance(split, BlockReplicates) else None
-        if by_block is not None and by_block.sum(axis=0).tolist() == [rows - positives, positives]:
-            sizes = split.sizes
-            return tuple(
-                replace(one.scalar_with(level), rows=rows, positives=positives) for one in _estimates(by_block, sizes)
-            )
+    for splits in zip(*(resampled.values() for resampled in factors), strict=True):
+        grids = [split for split in splits if isinstance(split, BlockReplicates)]
+        if [grid.rows_by_block.sum(axis=0).tolist() for grid in grids] == [[rows - positives, positives]] * len(splits):
+            several = [_estimates(grid.rows_by_block, grid.sizes) for grid in grids]
+            totals = (first.crossed_with(*others) for first, *others in zip(*several, strict=True))
+            return tuple(replace(one.scalar_with(level), rows=rows, positives=positives) for one in totals)
     return ()
 
 

@@ -43,7 +43,7 @@ class Resampling:
     Attributes
     ----------
     level : level of the intervals; None for no intervals
-    unit : column of the sampling units; None if each row is a unit
+    unit : column of the sampling units, or two that are crossed, as ``a,b``; None if each row is a unit
     baselines : columns that others are compared with
     bins : number of score bins in which blocks are counted; None to keep all scores
     rest : whether slices are compared with all other rows
@@ -100,11 +100,23 @@ class Resampling:
 
     def check(self, schema: pa.Schema, name: str) -> None:
         """Raise `SchemaError` if the unit is not an id column; `name` is the file that errors name."""
-        if self.unit is not None:
+        for unit in self.units:
             try:
-                id_type(schema.field(self.unit).type, self.unit)
+                id_type(schema.field(unit).type, unit)
             except SchemaError as error:
                 raise SchemaError(f"{name}: {error}") from None
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The columns of units."""
+        return self.blocks.columns
+
+    @property
+    def factors(self) -> tuple[Resampling, ...]:
+        """By each of two crossed factors, and by both together; alone if there is one unit."""
+        if len(self.units) == 1 or self.unit is None:
+            return (self,)
+        return (*(replace(self, unit=unit) for unit in self.units), self)
 
     @property
     def blocks(self) -> Blocks:
@@ -205,6 +217,12 @@ class Request:
                 "resample_bins (--resample-bins)",
                 "resample_bins",
             )
+        if len(resampling.units) > 1 and (options["by"] or design is not None):
+            raise OptionError(
+                f"unit={resampling.unit!r}: intervals by two crossed units are of all rows and of known labels; leave "
+                "out by (--by) and sampled labels, or name one unit (--unit)",
+                "unit",
+            )
         slicing = Slicing.of(options["by"], options["max_slices"], timezone=options["timezone"])
         slicing.check_apart(options["score"])
         where = None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"]))
@@ -219,12 +237,12 @@ class Request:
     @property
     def columns(self) -> list[str]:
         """Columns to read, each once."""
-        groups, unit = (*self.clusters, self.classes, self.mean_over), self.resampling.unit
+        groups, units = (*self.clusters, self.classes, self.mean_over), self.resampling.units
         named = (*self._labels, *self.scores, *groups, *self.sketches, self.weight)
         drawn = self.design.key.columns if self.design else ()
-        others = (*(self.where.columns if self.where else ()), *self.slicing.columns, unit, *drawn)
+        others = (*(self.where.columns if self.where else ()), *self.slicing.columns, *units, *drawn)
         names = dict.fromkeys(name for name in (*named, *others) if name)
-        return [IdName(name) if name in (*groups, unit) else name for name in names]
+        return [IdName(name) if name in (*groups, *units) else name for name in names]
 
     @property
     def _labels(self) -> list[str]:

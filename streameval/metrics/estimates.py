@@ -33,14 +33,25 @@ Blocks depend on the ids alone. So the replicates of two metrics, slices, nights
 paired, and the difference of two estimates is an estimate with its own replicates (`Estimate.minus`). Its interval
 ends where differences end: shares differ by at most 1.
 
+Rows of two crossed factors, such as senders and days, depend on each other in either way. With V_a, V_b and V_ab the
+variances by blocks of each factor and by blocks of their pairs, the variance is V_a + V_b − V_ab (Cameron, Gelbach and
+Miller 2011; Owen 2007), which counts pairs of rows that share both factors once. It may be too small or negative by
+chance, so the largest of V_a, V_b and V_a + V_b − V_ab is taken (`Estimate.crossed`), with the fewer degrees of freedom
+and effective units of both factors. Of differences it is that of the differences.
+
 References
 ----------
+Cameron, A. C., Gelbach, J. B. and Miller, D. L. (2011). Robust inference with multiway clustering. *Journal of Business
+& Economic Statistics* 29, 238–249.
+
 Hanley, J. A. and Lippman-Hand, A. (1983). If nothing goes wrong, is everything all right? *JAMA* 249, 1743–1745.
 
 Fay, M. P. and Feuer, E. J. (1997). Confidence intervals for directly standardized rates. *Statistics in Medicine* 16,
 791–801.
 
 Kott, P. S. (2001). The delete-a-group jackknife. *Journal of Official Statistics* 17, 521–526.
+
+Owen, A. B. (2007). The pigeonhole bootstrap. *Annals of Applied Statistics* 1, 386–411.
 """
 
 from __future__ import annotations
@@ -161,6 +172,7 @@ class Estimate:
     end_units : effective units of which none misses, where the value is at the end of its range and a share of units
         that miss bounds its distance from there; NaN elsewhere
     most_freedom : largest number of degrees of freedom, those of the sides of a difference between two sets of rows
+    crossed : the same value by blocks of a second factor, and by blocks of the pairs of both; empty if there is one
 
     Examples
     --------
@@ -183,6 +195,41 @@ class Estimate:
     of_all_rows: float = math.nan
     end_units: float = math.nan
     most_freedom: float = math.inf
+    crossed: tuple[Estimate, ...] = ()
+
+    def crossed_with(self, *others: Estimate) -> Estimate:
+        """The same with replicates by a second factor and by both; unchanged without."""
+        return replace(self, crossed=others)
+
+    @cached_property
+    def two_way(self) -> Estimate:
+        """The estimate by the factor with the larger variance, with the standard error of both factors.
+
+        Examples
+        --------
+        >>> from streameval.metrics.units import Sizes
+        >>> value, rows = Scalar.certain("mean", 0.5), {"rows": np.full(40, 10.0)}
+        >>> by = [Estimate(value, 0.5 + x * np.cos(np.arange(40)), Sizes("u", rows)) for x in (0.03, 0.04, 0.01)]
+        >>> [round(one.stderr, 3) for one in (*by, by[0].crossed_with(*by[1:]).two_way)]
+        [0.132, 0.177, 0.044, 0.216]
+        """
+        if not self.crossed:
+            return self
+        first, (second, both) = replace(self, crossed=()), self.crossed
+        sides = first, second
+        larger = max(sides, key=lambda side: -1.0 if math.isnan(side.stderr) else side.stderr)
+        fewer = min(sides, key=lambda side: side.sizes.governing[0])
+        squares = [side.stderr**2 for side in (first, second, both)]
+        reason = next(filter(None, (*(side.undefined for side in sides), both.unsound)), None)
+        return replace(
+            larger,
+            sizes=replace(fewer.sizes, unit=both.sizes.unit, units=None),
+            reason=reason,
+            known=math.sqrt(max(squares[0], squares[1], squares[0] + squares[1] - squares[2])),
+            drawn=0.0,
+            most_freedom=min(first.freedom, second.freedom),
+            end_units=min(first.end_units, second.end_units),
+        )
 
     @property
     def around(self) -> float:
@@ -216,6 +263,7 @@ class Estimate:
         drawn = value.stderr or 0.0
         return replace(
             self,
+            crossed=tuple(side.sampled(value) for side in self.crossed),
             scalar=value,
             reason=self.undefined,
             grid=math.nan,
@@ -331,6 +379,8 @@ class Estimate:
 
     def scalar_with(self, level: float) -> Scalar:
         """The value with its interval at a level, such as 0.95; null with the reason where there is none."""
+        if self.crossed:
+            return self.two_way.scalar_with(level)
         units, _ = self.sizes.governing
         scalar = replace(
             self.scalar,
@@ -394,7 +444,7 @@ class Estimate:
         most = min(self.freedom, other.freedom) if on_scale else math.inf  # a block that decides both may cancel out
         return Estimate(
             scalar, replicates, smaller.sizes, "plain", reason, grid, bounds=bounds, doubt=doubt, drawn=drawn,
-            most_freedom=most,
+            most_freedom=most, crossed=tuple(a.minus(b) for a, b in zip(self.crossed, other.crossed, strict=False)),
         )  # fmt: skip
 
     def _apart(self, other: Estimate, *, on_scale: bool) -> Array:
@@ -407,6 +457,10 @@ class Estimate:
                 f"cannot compare {self.scalar.metric} over {a.size} blocks of {self.sizes.unit} with "
                 f"{other.scalar.metric} over {b.size} blocks of {other.sizes.unit}: evaluate both with "
                 "the same unit (--unit)"
+            )
+        if len(self.crossed) != len(other.crossed):
+            raise OptionError(
+                "cannot compare crossed units with a single one: evaluate both with the same unit (--unit)"
             )
         either = ~(np.isnan(a) & np.isnan(b))
         filled = [np.where(np.isnan(r), e.around, r) for r, e in ((a, self), (b, other))]
@@ -449,6 +503,8 @@ class Estimate:
         """
         from scipy.special import stdtr
 
+        if self.crossed:
+            return self.two_way.p_value()
         if self.undefined is not None or not self.stderr:
             return math.nan
         return float(2 * stdtr(self.freedom, -abs(self.scalar.value) / self.stderr))
@@ -457,6 +513,8 @@ class Estimate:
         """Whether the value is shown to lie within ± `margin`, by two one-sided tests at 1 − `level` each."""
         from scipy.special import stdtrit
 
+        if self.crossed:
+            return self.two_way.equivalent(margin, level)
         if self.undefined is not None:
             return False
         reach = float(stdtrit(self.freedom, level)) * self.stderr if self.stderr else 0.0
@@ -482,4 +540,5 @@ def mean_of(scalar: Scalar, parts: Sequence[Estimate], weights: Sequence[float])
         reason=reason,
         grid=float(shares @ [part.around for part in parts]),
         doubt=np.sqrt(np.square(shares) @ np.square(doubts)),
+        crossed=tuple(mean_of(scalar, sides, weights) for sides in zip(*(part.crossed for part in parts), strict=True)),
     )

@@ -7,7 +7,7 @@ import math
 import pickle
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,9 @@ from streameval.metrics.selection import Selection
 from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import fold_arrays
+
+if TYPE_CHECKING:
+    from streameval.results import Scalar
 
 
 def clustered(rows: int = 3000, units: int = 400, seed: int = 0) -> pa.Table:
@@ -125,6 +128,37 @@ def test_where_the_grid_is_too_coarse_there_is_no_interval():
     found = evaluate(table, score="s", unit="unit", metrics="roc_auc").results[0]
     assert "too coarse: evaluate the files with more resample_bins (--resample-bins 65536)" in found.ci_reason
     assert evaluate(table, score="s", unit="unit", metrics="roc_auc", resample_bins=65536).ci("roc_auc")[0] > 0.5
+
+
+def test_crossed_units_have_the_variance_of_both():
+    """The largest of V_a, V_b and V_a + V_b − V_ab, of values, counts and differences; a null is a unit alone."""
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(0, 90, 6000), rng.integers(0, 70, 6000)
+    score = (rng.random(6000) < 0.3) + rng.normal(size=(90, 1))[a, 0] / 2 + rng.normal(size=(70, 1))[b, 0] / 3
+    names = pa.array([None if i < 9 else f"day {i % 7} {j}" for i, j in enumerate(b)])
+    table = pa.table(
+        {"label": rng.random(6000) < 0.3, "s": score, "t": score + rng.normal(size=6000), "a": a, "b": names}
+    )
+
+    def of(unit: str | list[str]) -> tuple[Scalar, ...]:
+        found = evaluate(table, score=["s", "t"], unit=unit, baseline="s", metrics=["roc_auc", "tpr@fpr=0.2"])
+        assert {one.unit for one in (*found.results, *found.counts)} == {unit if isinstance(unit, str) else "a,b"}
+        return (*found.results, *found.counts)
+
+    both = of("a,b")
+    swapped = [replace(one, unit="a,b") for one in of("b,a")]
+    assert [repr(one) for one in both] == [repr(one) for one in of(["a", "b"])] == [repr(one) for one in swapped]
+    larger = 0
+    for one, first, second in zip(both, of("a"), of("b"), strict=True):
+        if None in (first.stderr, second.stderr):
+            assert one.ci_reason
+            continue
+        most, least = math.hypot(first.stderr, second.stderr), max(first.stderr, second.stderr)
+        assert least <= one.stderr <= most
+        larger += one.stderr > 1.02 * least
+        assert one.freedom == min(first.freedom, second.freedom)
+        assert one.effective_units == min(first.effective_units, second.effective_units)
+    assert larger > len(both) / 2
 
 
 def influences(label: np.ndarray, score: np.ndarray) -> np.ndarray:
@@ -251,6 +285,9 @@ def test_what_has_no_interval_says_why():
         ({"baseline": "v9"}, "baseline='v9' is neither a score nor a cluster column"),
         ({"baseline": "v1"}, "baseline='v1' has no other score column to compare with"),
         ({"by": "unit", "ci": 0.9, "resample_bins": "exact"}, "keeps blocks of all rows alone"),
+        ({"by": "name", "unit": "name,unit"}, "by two crossed units are of all rows.*leave out by"),
+        ({"unit": ["name", "unit", "label"]}, "must name a column, or two different ones that are crossed"),
+        ({"unit": "name,name"}, "must name a column, or two different ones"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(options, message):

@@ -30,7 +30,7 @@ from streameval.states.keyed.ids import hash_bytes, id_type, identify, row_nulls
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from streameval.states.protocol import Batch
     from streameval.typing import Array
@@ -39,6 +39,7 @@ Group = Any  # tuple of values for `By`, block number for `Blocks`
 
 UNIT_HASH = 2  # version of the definition of blocks above
 
+_MIXED = np.uint64(0x9E3779B97F4A7C15)  # an odd number, by which the first of two ids differs from the second
 _MOST_BLOCKS = 1 << 16
 _DENSE = 1 << 12  # integers in a range of this size are used as codes directly
 
@@ -159,7 +160,8 @@ class Blocks:
     ----------
     unit : str, optional
         Column of ids of the unit, such as a campaign: integers, strings or binaries. Rows with equal ids are in the
-        same block; each row with a null is a separate unit. Without a column, every row is a unit.
+        same block; each row with a null is a separate unit. Without a column, every row is a unit. ``a,b`` are the
+        units of rows that agree in both columns.
     count : int
         Number of blocks, from 2 to 65,536.
 
@@ -187,7 +189,7 @@ class Blocks:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns to read."""
-        return () if self.unit is None else (self.unit,)
+        return () if self.unit is None else tuple(sorted(self.unit.split(",")))
 
     def split(self, batch: Batch) -> Split:
         """The block of each row."""
@@ -207,20 +209,26 @@ class Blocks:
     def _numbers(self, batch: Batch) -> Array:
         if self.unit is None:
             return read_only(_of_rows(batch, self.count))
-        array = batch.columns[self.unit]
-        array = row_nulls(array)
-        if not array.null_count:
-            return read_only(self._hash(array))
-        numbers, valid = _of_rows(batch, self.count), array.is_valid().to_numpy(zero_copy_only=False)
-        numbers[valid] = self._hash(array.drop_null())
+        arrays = [row_nulls(batch.columns[column]) for column in self.columns]
+        if not any(array.null_count for array in arrays):
+            return read_only(self._hash(arrays))
+        valid = [array.is_valid() for array in arrays]
+        every = pc.and_(*valid) if len(valid) > 1 else valid[0]
+        numbers = _of_rows(batch, self.count)
+        numbers[every.to_numpy(zero_copy_only=False)] = self._hash([array.filter(every) for array in arrays])
         return read_only(numbers)
 
-    def _hash(self, array: pa.Array) -> Array:
+    def _hash(self, arrays: Sequence[pa.Array]) -> Array:
         """The block of each id; of a dictionary, each entry is hashed once, unless it has more entries than rows."""
-        if pa.types.is_dictionary(array.type) and len(array.dictionary) <= len(array):
-            blocks: Array = self._hash(array.dictionary)[array.indices.to_numpy(zero_copy_only=False)]
+        array, *others = arrays
+        if not others and pa.types.is_dictionary(array.type) and len(array.dictionary) <= len(array):
+            blocks: Array = self._hash([array.dictionary])[array.indices.to_numpy(zero_copy_only=False)]
             return blocks
-        return block_codes(identify(array, id_type(array.type, str(self.unit)))[0], self.count)
+        pairs = zip(arrays, self.columns, strict=True)
+        words, *more = (identify(one, id_type(one.type, column))[0] for one, column in pairs)
+        for word in more:
+            words = words * _MIXED + word
+        return block_codes(words, self.count)
 
     def group(self, name: bytes) -> Group:
         """The number of a block; raises `ValueError` if there is no such block."""

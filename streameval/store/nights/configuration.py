@@ -161,6 +161,14 @@ class Configuration:
     due: frozenset[tuple[str, str]] | None = None
     statements: Delivered = NOTHING_DELIVERED
 
+    def __post_init__(self) -> None:
+        if "," in (self.options["unit"] or ""):
+            raise OptionError(
+                f"unit={self.options['unit']!r}: a store keeps the blocks of one unit; name one (--unit), and evaluate "
+                "the files by two crossed ones",
+                "unit",
+            )
+
     @classmethod
     def of(cls, given: Mapping[str, object]) -> Configuration:
         """Check the options of a first update, and make the configuration.

@@ -194,15 +194,14 @@ def _exact(**options: str) -> tuple[Scalar, ...]:
 
 @pytest.mark.parametrize("options", [{}, {"weight": "weight"}, {"approx": True}, {"nan": "drop"}], ids=str)
 def test_thresholded_errors_are_those_of_the_exact_state(options: dict[str, Any]) -> None:
-    """With 20 rows a bin: to 2 % or null, whatever the scores carry."""
+    """With 20 rows a bin: to 2 % or null, whatever the scores carry; null only where bins near the top are no finer."""
     exact = _exact(**{name: given for name, given in options.items() if name != "approx"})
     coarse = evaluate(_mixed("nan" in options), resample_bins=512, **THRESHOLDS, **options).results
-    found = 0
     for one, other in zip(exact, coarse, strict=True):
         if other.stderr is not None:
-            found += 1
             assert other.stderr == pytest.approx(one.stderr, rel=0.02), other
-    assert found > 3
+    chosen = [pair for pair in zip(exact, coarse, strict=True) if "threshold" not in pair[0].metric]
+    assert sum(other.stderr is None for one, other in chosen if one.stderr is not None) < 3
 
 
 @pytest.mark.parametrize(("seed", "share", "size"), [(1, 0.05, 150), (3, 0.1, 90), (4, 0.05, 150)])
