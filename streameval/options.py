@@ -236,6 +236,8 @@ OPTIONS = (
            help="Dates of the nights to compare with, such as 2026-01-01..2026-01-07; one date stands for that night."),
     Option("since", ANY, None, ("drift",), "value", "Only nights from this date on.", metavar="DATE"),
     Option("until", ANY, None, ("drift",), "value", "Only nights up to the end of this date.", metavar="DATE"),
+    Option("unit", COLUMN, None, ("drift",), "state", metavar="COLUMN",
+           help="Column of DATA with the sampling unit, such as the campaign; a store has its own."),
     # maturity
     Option("metric", ANY, None, ("maturity",), "value", "Metric, such as roc_auc.", required=True),
     Option("of", COLUMN, None, ("maturity",), "value", "Column of the metric, if there are several."),

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streameval import Store, attribute, churn, evaluate, plan_labels, quantile_sketch, simulate
+from streameval import Store, attribute, churn, drift, evaluate, plan_labels, quantile_sketch, simulate
 from streameval.errors import FormatError, OptionError
 from streameval.evaluation import explain
 from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
@@ -207,7 +207,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "check": Store.check,
     "info": Store.info,
     "diagnose": Store.diagnose,
-    "drift": Store.drift,
+    "drift": drift,
     "maturity": Store.maturity,
     "sketch": quantile_sketch,
     "attribute": attribute,

@@ -513,15 +513,33 @@ def _interval(fact: Finding) -> str:
     return "" if low is None or high is None else f"[{digits(low, 4)}, {digits(high, 4)}]"
 
 
-@reads_store("drift", PLAIN)
-def drift(store: Store, to: Output, **asked: Any) -> None:
-    """Compare the scores of nights of STORE with those of other nights, without labels.
+@click.command()
+@click.argument("data", metavar="STORE|DATA...", nargs=-1, required=True)
+@options("drift")
+def drift(data: tuple[str, ...], plan_only: bool = False, **asked: Any) -> None:
+    """Compare the scores of nights of STORE, or of files, with those of other nights, without labels.
 
     ks is the largest difference of the distribution functions, w1 the area between them in units of the score, psi the
-    population stability index over ten bins of the nights --against. Rows count once, whatever their weight. If the
-    store keeps a unit, ks and w1 have a p-value and a lower end at 95 %, and psi the value that it has without drift.
+    population stability index over ten bins of the nights --against. Rows count once, whatever their weight. With a
+    unit, ks and w1 have a p-value and a lower end at 95 %, and psi the value that it has without drift. The night of a
+    file is the date of its folder (night=2026-01-31), or in its name.
     """
-    result = store.drift(**asked)
+    from streameval.store.store import drift as compare
+
+    to = Output.take(asked, PLAIN)
+    store = store_named(data, {name: asked[name] for name in asked if name not in SELECTION})
+    if plan_only and store is None:
+        raise OptionError("plan_only=True: only nights of a store are planned; leave it out", "plan_only")
+    if store is not None and len(data) > 1:
+        raise click.UsageError("name one STORE, or files")
+    if store is not None and plan_only:
+        tell_plan(store, "drift", {name: asked[name] for name in asked if name in honoured("drift")}, to)
+        return
+    source = list(stored(data, asked)) if store is None else data[0]
+    if "storage_options" in asked:
+        asked["storage_options"] = _storage(asked["storage_options"])
+    with progress_bar(to.quiet) as advance:
+        result = compare(source, progress=advance, **asked)
     facts = result.to_dict()
     lines = [
         (name.replace("_", " "), value if isinstance(value, str) else digits(value))

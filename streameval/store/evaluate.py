@@ -141,7 +141,7 @@ def evaluate(
             nightly.keep(key, nights.entries, result)
     results = [*result.results]
     if against not in (None, REST):
-        before = context.evaluate(nights.of(*span_of(snapshot, str(against))), engine, request)
+        before = context.evaluate(nights.of(*nights_of(snapshot, str(against))), engine, request)
         results = [*with_comparison(before, result, (str(against), "these nights"))]
     if groups:
         rows = nightly.grouped([group for _, group in groups], options)
@@ -193,23 +193,24 @@ def _restore_evaluation(results: Recalled, request: Request, nights: Nights, eng
     )
 
 
-def span_of(snapshot: Snapshot, against: str) -> list[Entry]:
-    """The nights of a span of dates, ``FROM..TO``.
+def ends_of(against: str, *, single: bool = False) -> tuple[str, str]:
+    """The first and the last date of a span, ``FROM..TO``; if `single`, one date may stand for itself.
 
     Raises
     ------
     OptionError
         If the text is not a span of dates.
     """
-    since, dots, until = against.partition("..")
+    since, dots, until = (f"{against}..{against}" if single and ".." not in against else against).partition("..")
     if not (since and dots and until):
         raise OptionError(f"against={against!r} is not a span of dates; write FROM..TO, such as 2026-01-01..2026-01-07")
+    return since, until
+
+
+def nights_of(snapshot: Snapshot, against: str, *, single: bool = False) -> list[Entry]:
+    """The nights of a span of dates; see `ends_of`."""
+    since, until = ends_of(against, single=single)
     return select_entries(snapshot.entries, since=since, until=until)
-
-
-def dates_of(snapshot: Snapshot, dates: str) -> list[Entry]:
-    """The nights of a span of dates, or of one date."""
-    return span_of(snapshot, dates if ".." in dates else f"{dates}..{dates}")
 
 
 def _key(configuration: Configuration, request: Request, entries: Sequence[Entry]) -> str:

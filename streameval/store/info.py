@@ -13,7 +13,7 @@ from streameval.options import recorded
 from streameval.scan.files.tables import Tables
 from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
-from streameval.store.evaluate import dates_of
+from streameval.store.evaluate import nights_of
 from streameval.store.nights.open_nights import OPEN
 from streameval.store.nights.partitions import select_entries
 from streameval.wording import few, plural, size, visible
@@ -274,7 +274,7 @@ def _plan_reading(context: StoreContext, verb: str, asked: Mapping[str, Any]) ->
         columns = [asked[name] for name in ("cluster", "score") if asked.get(name)]
     elif verb == "drift":
         columns = [asked["score"]]
-        both = {entry.partition: entry for entry in (*dates_of(snapshot, asked["against"]), *entries)}
+        both = {entry.partition: entry for entry in (*nights_of(snapshot, asked["against"], single=True), *entries)}
         entries = [both[name] for name in sorted(both, key=list(snapshot.entries).index)]
     sizes: dict[str, list[int]] = {}
     if verb != "info" or asked.get("verify"):

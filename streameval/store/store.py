@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.engine import check_timeout
+from streameval.engine.threads import ThreadEngine
 from streameval.errors import OptionError
+from streameval.evaluation.source import is_pattern
 from streameval.kinds import texts
 from streameval.options import honoured, refuse
 from streameval.store.attribution import ATTRIBUTED, attribute, costs
 from streameval.store.changing import Changing, several
 from streameval.store.context import StoreContext
-from streameval.store.evaluate import dates_of, evaluate, store_source
+from streameval.store.evaluate import ends_of, evaluate, nights_of, store_source
 from streameval.store.files.location import Location
 from streameval.store.info import Info, info, plan
 from streameval.store.nights.diagnosis import (
@@ -25,7 +29,7 @@ from streameval.store.nights.diagnosis import (
     unusual_facts,
     usual_nights,
 )
-from streameval.store.nights.drift import drift_of
+from streameval.store.nights.drift import drift_of, drift_of_files
 from streameval.store.nights.gate import Gate, store_rules
 from streameval.store.nights.history import Histories, History, Point
 from streameval.store.nights.judgements import accept
@@ -37,7 +41,6 @@ from streameval.store.vacuum import parse_seconds
 from streameval.wording import canonical
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
@@ -478,7 +481,7 @@ class Store(Changing):
         """
         snapshot, configuration = self._context.begun()
         sides = [select_entries(snapshot.entries, since=since, until=until)]
-        sides.append(dates_of(snapshot, against))
+        sides.append(nights_of(snapshot, against, single=True))
         nights, other = (Nights(entries, configuration, self._context.compaction) for entries in sides)
         return drift_of(nights, other, self._context.engine(), score)
 
@@ -592,21 +595,30 @@ class Store(Changing):
 
 
 def drift(
-    store: str | os.PathLike[str],
+    data: object,
     *,
     score: str,
     against: str,
     since: str | date | None = None,
     until: str | date | None = None,
+    unit: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    **run: Any,
 ) -> Drift:
-    """How far the scores of some nights of a store are from those of others, without labels.
+    """How far the scores of some nights are from those of others, without labels.
 
     Parameters
     ----------
-    store : path or URI
-        Directory of the store.
+    data : path or URI of a store, or paths or URIs of files
+        The night of a file is the date in the name of its folder, or in its own name. Rows without a score are left
+        out, and `Drift.rows` counts the others.
     score, against, since, until
         As `Store.drift`.
+    unit : str, optional
+        Column of the sampling unit, such as the campaign; a store has its own.
+    storage_options : dict of str, optional
+        Options of the S3 storage of the store; files have them in their URIs.
+    run : memory, spill, threads and progress, as `Store`
 
     Returns
     -------
@@ -614,19 +626,32 @@ def drift(
 
     Raises
     ------
-    StoreError
-        If there is no store.
+    StreamevalError
+        See `streameval.errors`.
 
     Examples
     --------
-    >>> from streameval.errors import StoreError
-    >>> try:
-    ...     drift("no such store", score="s", against="2026-01-01")
-    ... except StoreError as error:
-    ...     print(error)
-    no such store: there is no store; create it with update
+    >>> import os, tempfile
+    >>> import pyarrow as pa
+    >>> import pyarrow.parquet as pq
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for day, scores in ((1, [0.1, 0.2, 0.3, 0.4]), (2, [0.1, 0.2, 0.7, 0.8])):
+    ...         pq.write_table(pa.table({"score": scores}), os.path.join(folder, f"2026-01-0{day}.parquet"))
+    ...     drift(folder, score="score", since="2026-01-02", against="2026-01-01").ks
+    0.5
     """
-    return Store(store).drift(score, against=against, since=since, until=until)
+    if isinstance(data, str | os.PathLike) and not is_pattern(os.fspath(data)):
+        store: Store | None = None
+        with suppress(OptionError):  # a store is on a local disk or on S3
+            store = Store(data, storage_options=storage_options, **run)
+        if store is not None and store.exists():
+            if unit is not None:
+                raise OptionError(f"unit={unit!r} would change nothing: the store has its own; leave it out", "unit")
+            return store.drift(score, against=against, since=since, until=until)
+    if storage_options:
+        raise OptionError("storage_options would change nothing: files have them in their URIs", "storage_options")
+    spans = [(since, until), ends_of(against, single=True)]
+    return drift_of_files(data, ThreadEngine.start(**run), score, spans, unit)
 
 
 def _facts(context: StoreContext, nightly: MetricSeries, entry: Entry) -> NightFacts:

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import ks_2samp, wasserstein_distance
 
 from streameval import Store, drift
-from streameval.errors import DataError, OptionError
+from streameval.errors import DataError, MissingInputError, OptionError
 from streameval.evaluation.alarms import Drift, distances, with_error
 from streameval.rules import Rule
 
@@ -72,6 +72,15 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     assert found.ks == pytest.approx(ks_2samp(scores[4], before).statistic)
     assert found.w1 == pytest.approx(wasserstein_distance(scores[4], before))
     assert found.ks_p < 0.01 < store.drift("s", since="2026-01-02", until="2026-01-02", against="2026-01-01").ks_p
+    files = drift(tmp_path / "data", score="s", since="2026-01-05", against="2026-01-01..2026-01-04", unit="unit")
+    assert files == found
+    assert drift(tmp_path / "data", score="s", against="2026-01-01").reason == "no unit is named (--unit)"
+    with pytest.raises(MissingInputError, match="no partition has a date in this range; the data have night=2026-01-0"):
+        drift(tmp_path / "data", score="s", against="2026-02-01")
+    with pytest.raises(OptionError, match="drift compares nights by the dates"):
+        drift(table, score="s", against="2026-02-01")
+    with pytest.raises(OptionError, match="the store has its own"):
+        drift(tmp_path / "store", score="s", against="2026-01-01", unit="unit")
     plan = store.plan("drift", score="s", since="2026-01-05", against="2026-01-01..2026-01-02")
     assert (plan.nights, plan.rows, plan.keeps) == (3, 2400, "nothing")
     assert set(plan.columns) == {"score s", "score.blocks s"}

@@ -1,4 +1,4 @@
-"""Drift of a score between nights, from the states of a store; `streameval.evaluation.alarms` has the statistics."""
+"""Drift of a score between nights, of a store or of files; `streameval.evaluation.alarms` has the statistics."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.errors import DataError, OptionError
+from streameval import scan
+from streameval.errors import DataError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation.alarms import Drift, distances, with_error
-from streameval.states.scores.blocks import BlockCounts
-from streameval.states.scores.counts import ScoreCounts
+from streameval.evaluation.families import FAMILIES, MetricRequest
+from streameval.evaluation.files import Files
+from streameval.states.scores.blocks import BlockCounts, BlockSpec
+from streameval.states.scores.counts import ScoreCounts, ScoreSpec
+from streameval.states.scores.types import score_type
 from streameval.store.nights.merge import spec_as_kept
+from streameval.store.nights.partitions import is_between, span
 from streameval.wording import few, unknown_column
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
     from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest
+    from streameval.engine.threads import ThreadEngine
     from streameval.states.protocol import State
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.merge import Nights
-    from streameval.typing import Array
 
 
 def score_request(configuration: Configuration, score: str) -> tuple[MetricRequest, MetricRequest | None]:
@@ -54,41 +61,98 @@ def drift_of(nights: Nights, against: Nights, engine: Engine, score: str) -> Dri
         If a side has no scores, or no longer has exact ones.
     """
     request, blocks = score_request(nights.configuration, score)
-    one, other = (_counted(side, engine, request) for side in (nights, against))
-    unit, (ks, w1, psi) = nights.configuration.options["unit"], distances(one, other)
-    drift = Drift(score, int(one[1].sum()), int(other[1].sum()), ks, w1, psi, unit=unit)
+    states, unit = [], nights.configuration.options["unit"]
+    for side in (nights, against):
+        if lost := side.lacking(request.group, request.of):
+            raise DataError(f"drift: no {score} in {few(lost)}")
+        if why := inexact(side, request):
+            raise DataError(f"drift: {why}")
+        states.append((side.merged(engine, request), side.names))
+    drift = _exact(engine, score, states, unit)
     if blocks is None:
         return replace(drift, reason="the store keeps no blocks of units: add --unit COLUMN")
     if lacking := [name for side in (nights, against) for name in side.lacking(blocks.group, blocks.of)]:
         return replace(
             drift, reason=f"no blocks of units in {few(lacking)}; fold them from their files (add STORE DATA)"
         )
-    states = [_blocks(side.merged(engine, blocks)) for side in (nights, against)]
-    together = states[0].merge(states[1])
+    return _with_blocks(drift, *(_blocks(side.merged(engine, blocks)) for side in (nights, against)))
+
+
+def drift_of_files(
+    data: object, engine: ThreadEngine, score: str, spans: Sequence[tuple[str | date | None, ...]], unit: str | None
+) -> Drift:
+    """How far the scores of some nights of files are from those of others.
+
+    Parameters
+    ----------
+    data : files whose nights are in the names of their folders, see `streameval.evaluate`
+    engine : folds both sides
+    score, unit : the column, and that of the sampling unit; None for values alone
+    spans : for both sides the first and the last date, or None
+
+    Raises
+    ------
+    OptionError
+        If the data have no partitions with dates.
+    MissingInputError
+        If a side has no partition.
+    """
+    scanned = scan.plan(data, [score, *filter(None, [unit])], threads=engine.budget.threads)
+    scan.tell(scanned.skipped)
+    try:
+        facts = score, score_type(scanned.schema.field(score).type, score)
+    except SchemaError as error:
+        raise SchemaError(f"{scanned.pieces[0].name}: {error}") from None
+    exact, blocks = ScoreSpec(*facts, nan="drop"), BlockSpec(*facts, nan="drop", unit=unit)
+    wanted = [MetricRequest(FAMILIES["score"], score, spec, ()) for spec in (exact, *[blocks] * (unit is not None))]
+    folded, states = [], []
+    for since, until in (map(_text, ends) for ends in spans):
+        if (since or until) and not all(piece.partition for piece in scanned.pieces):
+            raise OptionError("drift compares nights by the dates of their folders or files, which tables have not")
+        pieces = [p for p in scanned.pieces if not (since or until) or is_between(p.partition, since, until)]
+        if not pieces:
+            have = span([piece.partition for piece in scanned.pieces])
+            raise MissingInputError(f"no partition has a date in this range; the data have {have}")
+        side = replace(scanned, pieces=tuple(pieces), rows=sum(piece.rows for piece in pieces))
+        with engine.progress:
+            folded.append(Files.of(engine, side, None, None, skip=False).folding(wanted).fold())
+        states.append((folded[-1].states[exact], list(dict.fromkeys(piece.partition for piece in pieces))))
+    drift = _exact(engine, score, states, unit)
+    if unit is None:
+        return replace(drift, reason="no unit is named (--unit)")
+    return _with_blocks(drift, *(_blocks(one.states[blocks]) for one in folded))
+
+
+def _text(end: str | date | None) -> str | None:
+    return None if end is None else str(end)
+
+
+def _exact(engine: Engine, score: str, states: Sequence[tuple[State, Sequence[str]]], unit: str | None) -> Drift:
+    """The distances of two states of scores, each with the names of its nights."""
+    sides = []
+    for state, names in states:
+        if not isinstance(state, ScoreCounts):
+            raise OptionError(f"drift: the store keeps bins of {score}, and drift needs its exact scores", "score")
+        parts = [(part.scores, part.rows) for part in state.parts(budget=engine.budget)]
+        engine.budget.release_spares()
+        if not parts:
+            raise DataError(f"drift: there are no scores {score} in {few(names)}")
+        scores, rows = (np.concatenate(each)[::-1] for each in zip(*parts, strict=True))
+        sides.append((scores, rows))
+    one, other = (int(rows.sum()) for _, rows in sides)
+    return Drift(score, one, other, *distances(*sides), unit=unit)
+
+
+def _with_blocks(drift: Drift, one: BlockCounts, other: BlockCounts) -> Drift:
+    """The drift with its sampling error, from the blocks of both sides."""
+    together = one.merge(other)
     tables = []
-    for state in (one.at_shift(together.shift) for one in states):
+    for state in (side.at_shift(together.shift) for side in (one, other)):
         table = np.zeros(together.table.shape[:2], np.int64)
         table[np.searchsorted(together.prefixes, state.prefixes)] = state.table.sum(axis=-1)
         tables.append(table)
     low, high = together.scores
-    return with_error(drift, tables[0], tables[1], low / 2 + high / 2, str(unit))
-
-
-def _counted(side: Nights, engine: Engine, request: MetricRequest) -> tuple[Array, Array]:
-    """The distinct scores of nights, ascending, and the rows of each."""
-    if lost := side.lacking(request.group, request.of):
-        raise DataError(f"drift: no {request.of} in {few(lost)}")
-    if why := inexact(side, request):
-        raise DataError(f"drift: {why}")
-    state = side.merged(engine, request)
-    if not isinstance(state, ScoreCounts):
-        raise OptionError(f"drift: the store keeps bins of {request.of}, and drift needs its exact scores", "score")
-    parts = [(part.scores, part.rows) for part in state.parts(budget=engine.budget)]
-    engine.budget.release_spares()
-    if not parts:
-        raise DataError(f"drift: there are no scores {request.of} in {few(side.names)}")
-    scores, rows = (np.concatenate(each)[::-1] for each in zip(*parts, strict=True))
-    return scores, rows
+    return with_error(drift, tables[0], tables[1], low / 2 + high / 2, str(drift.unit))
 
 
 def _blocks(state: State) -> BlockCounts:
