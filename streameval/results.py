@@ -472,6 +472,8 @@ class Judgement:
     accepted : why a failure was accepted; None if it was not
     judged : time of the judgement of a night, UTC
     ci_lower, ci_upper, ci_level : the sampling interval of an evaluation, if the rule has a level and there is one
+    windows : of all rows by a rule that ends in ``always``, for each window: its nights, its value, the end of its
+        interval that is compared with the bound, and the value at which it would have failed
 
     Examples
     --------
@@ -495,6 +497,7 @@ class Judgement:
     ci_lower: float | None = None
     ci_upper: float | None = None
     ci_level: float | None = None
+    windows: tuple[tuple[float, ...], ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -195,6 +195,7 @@ def _recent(judgements: Sequence[Judgement]) -> Iterator[Block]:
         }
         limits = limits_of(Rule.read(text))
         lines |= {name: [_limit(limit, by_night.get(night), rule) for night in names] for name, limit in limits.items()}
+        lines |= window_lines([by_night.get(name) for name in names])
         lines = {name: line for name, line in lines.items() if sum(_defined(one) for one in line) > 1}
         failed = [name for name, one in by_night.items() if not one.passed]
         if lines:
@@ -203,6 +204,18 @@ def _recent(judgements: Sequence[Judgement]) -> Iterator[Block]:
 
 def _limit(limit: Callable[[float], float], one: Judgement | None, rule: str) -> Scalar | None:
     return None if one is None else Scalar.certain(rule, limit(one.usual))
+
+
+def window_lines(judgements: Sequence[Judgement | None]) -> dict[str, list[Scalar | None]]:
+    """Lines of a rule's windows: values up to the end compared with the bound, and values that would have failed."""
+    lines: dict[str, list[Scalar | None]] = {}
+    for width in sorted({window[0] for one in judgements if one for window in one.windows}):
+        rows = [next((w[1:] for w in one.windows if w[0] == width), None) if one else None for one in judgements]
+        ends = [Scalar.between("", row[0], min(row[:2]), max(row[:2])) if row else None for row in rows]
+        over = "in one night" if width == 1 else f"over {width:g} nights"
+        lines |= {over: ends} if width > 1 else {}
+        lines[f"seen {over}"] = [Scalar.certain("", row[2]) if row else None for row in rows]
+    return lines
 
 
 def _defined(result: Scalar | None) -> bool:
@@ -215,6 +228,7 @@ def history_page(
     series: Mapping[str, Sequence[Scalar]],
     failed: Sequence[str],
     incomplete: Sequence[str],
+    windows: Mapping[str, Sequence[Scalar | None]],
     source: Source,
 ) -> Page:
     """The page of one metric or several, night by night.
@@ -225,13 +239,14 @@ def history_page(
     lines : the values to draw, by metric and column; of a single series, by span
     series : the values of each night, by the title of the series
     failed, incomplete : nights that fail a rule, and nights from which files were left out
+    windows : see `window_lines`, for a single series
     source : where the values come from
     """
     title = ", ".join(lines if len(series) > 1 else series)
     figures: list[Block] = []
     for i, (metric, values) in enumerate(lines.items()):
         heading = metric if len(series) > 1 else title
-        figures += pictures.nights(heading, names, values, failed, f"history-{i}")
+        figures += pictures.nights(heading, names, {**values, **windows}, failed, f"history-{i}")
     table = _table(names, lines, dict.fromkeys(failed, ("a rule",)), incomplete)
     lead = [" ".join(_values_said(name, names, values) for name, values in list(series.items())[:_SAID])]
     lead += [f"{plural(len(failed), 'night')} {'fail' if len(failed) > 1 else 'fails'} a rule."] if failed else []

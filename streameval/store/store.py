@@ -344,7 +344,8 @@ class Store(Changing):
             pairs = [pair for one in metrics for pair in nightly.named(one, columns)]
         named = {"metric": metrics, "of": columns, "by": slicings, "ci": level}
         keys = [stored_slicing(configuration, text) for text in slicings]
-        failing = tuple(context.judgements(snapshot).failing(entries))
+        log = context.judgements(snapshot)
+        failing = tuple(log.failing(entries))
         given = [name for name, value in named.items() if value]
         source = store_source("history", context.location.name, len(entries), selection, named, given)
         series = []
@@ -355,7 +356,8 @@ class Store(Changing):
                 totals = nightly.values(entries, *pair, level, cumulative=True)
             rows = zip(entries, nights, totals, strict=True)
             points = tuple(Point(entry.partition, night, total, entry.incomplete) for entry, night, total in rows)
-            series.append(History(pair[0], nights[0].of, points, failing, source))
+            judged = log.windows(entries, pair[0], nights[0].of) if len(pairs) == 1 and not keys else ()
+            series.append(History(pair[0], nights[0].of, points, failing, source, judged=judged))
         if as_of is None:
             nightly.write()
         if single:

@@ -39,7 +39,7 @@ from streameval.store.files.location import check_conditional_writes
 from streameval.store.files.published import PublishedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
 
@@ -211,8 +211,8 @@ def data_files(table: DeltaTable) -> list[str]:
     return [str(name) for name in table.get_add_actions(flatten=True).column("path").to_pylist()]
 
 
-def read_rows(location: Location, names: Iterable[str], schema: pa.Schema) -> pa.Table:
-    """The rows of published files, cast to a schema.
+def read_rows(location: Location, names: Iterable[str], schema: pa.Schema, later: Sequence[str] = ()) -> pa.Table:
+    """The rows of published files, cast to a schema; null in columns that earlier files lack (`later`).
 
     Raises
     ------
@@ -221,6 +221,9 @@ def read_rows(location: Location, names: Iterable[str], schema: pa.Schema) -> pa
     """
     files = PublishedFiles(location)
     parts = [pq.ParquetFile(pa.BufferReader(files.load(name))).read(use_threads=False) for name in names]
+    for name in later:
+        nulls = (pa.nulls(len(part), schema.field(name).type) for part in parts)
+        parts = [p if name in p.schema.names else p.append_column(name, n) for p, n in zip(parts, nulls, strict=True)]
     return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
 
 
@@ -281,11 +284,13 @@ class RowTable:
     location : directory of the table
     schema : schema of the rows
     versions : `KEEP` or `FORGET`, for a table that is created
+    later : the last columns of the schema, as far as files that were written earlier lack them
     """
 
     location: Location
     schema: pa.Schema
     versions: Mapping[str, str] = field(default_factory=FORGET.copy)
+    later: tuple[str, ...] = ()
 
     def read(self) -> tuple[DeltaTable | None, pa.Table]:
         """The Delta table at its newest version, None if there is none, and its rows.
@@ -299,7 +304,8 @@ class RowTable:
         def read() -> tuple[DeltaTable | None, pa.Table]:
             table = open_table(self.location)
             with reading(self.location):
-                return table, read_rows(self.location, [] if table is None else data_files(table), self.schema)
+                names = [] if table is None else data_files(table)
+                return table, read_rows(self.location, names, self.schema, self.later)
 
         return read_again(self.location, read)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
-    from streameval.results import Scalar
+    from streameval.results import Judgement, Scalar
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class History(Saved):
     failing : nights that fail a rule
     source : where the values come from
     slice : the values of the slicing columns; None for all rows
+    judged : of each night, its judgement by a rule on the metric that ends in ``always``; None without one
     """
 
     metric: str
@@ -66,6 +67,7 @@ class History(Saved):
     failing: tuple[str, ...] = ()
     source: Source = field(default_factory=Source, repr=False, compare=False)
     slice: dict[str, Any] | None = None
+    judged: tuple[Judgement | None, ...] = field(default=(), repr=False, compare=False)
 
     def to_dict(self) -> dict[str, object]:
         """Plain values."""
@@ -83,7 +85,11 @@ class History(Saved):
         return _csv_text(self.to_arrow().to_pydict())
 
     def plot(self, save_to: str | Path | None = None) -> Axes:
-        """Plot the history, with sampling intervals or bounds as bands; returns the matplotlib Axes."""
+        """Plot the history, with sampling intervals or bounds as bands, and the windows of a rule.
+
+        Windows are drawn up to the end that the rule compares with its bound; where a window would have failed is
+        drawn as seen. Returns the matplotlib Axes.
+        """
         title = f"{self.metric} of {self.of}" if self.of else self.metric
         title += f", {slice_name(self.slice)[1:-1]}" if self.slice else ""
         return _plot(self, self.spans(), title, save_to)
@@ -214,6 +220,7 @@ def _prometheus(series: Sequence[History]) -> str:
 def _plot(first: History, lines: Mapping[str, Sequence[Scalar]], title: str, save_to: str | Path | None) -> Axes:
     """Plot the lines of some histories over their nights; the title names the level and units of intervals."""
     from streameval.plots.comparisons import plot_series
+    from streameval.report.nights import window_lines
 
     sampled = [result for line in lines.values() for result in line if result.ci_lower is not None]
     levels = dict.fromkeys(f"{100 * (result.ci_level or 0):g} %" for result in sampled)
@@ -221,14 +228,15 @@ def _plot(first: History, lines: Mapping[str, Sequence[Scalar]], title: str, sav
     title += f", {' and '.join(levels)} intervals by {', '.join(units)}" if sampled else ""
     names = [point.partition for point in first.points]
     marked = [i for i, name in enumerate(names) if name in first.failing]
-    points = {name: [(result.value, *result.ends) for result in line] for name, line in lines.items()}
+    drawn: dict[str, Sequence[Scalar | None]] = {**lines, **window_lines(first.judged)}
+    points = {name: [(r.value, *r.ends) if r else (math.nan,) * 3 for r in line] for name, line in drawn.items()}
     return plot_series(names, points, title, marked=marked, save_to=save_to)
 
 
 def _html(series: Sequence[History]) -> str:
     """The page of some histories over the same nights."""
     from streameval.report.elements import html_of
-    from streameval.report.nights import history_page
+    from streameval.report.nights import history_page, window_lines
 
     first, values = series[0], [[point.night for point in one.points] for one in series]
     columns = [f"{one.of or one.metric}{slice_name(one.slice)}" for one in series]
@@ -241,8 +249,8 @@ def _html(series: Sequence[History]) -> str:
     names = [point.partition for point in first.points]
     incomplete = [point.partition for point in first.points if point.incomplete]
     failed = [name for name in names if name in first.failing]
-    page = history_page(names, lines, dict(zip(titles, values, strict=True)), failed, incomplete, first.source)
-    return html_of(page)
+    by_title, windows = dict(zip(titles, values, strict=True)), window_lines(first.judged)
+    return html_of(history_page(names, lines, by_title, failed, incomplete, windows, first.source))
 
 
 def _csv_text(columns: Mapping[str, Sequence[object]]) -> str:

@@ -24,7 +24,7 @@ from streameval.store.files.delta import RowTable, data_files
 from streameval.store.files.published import PublishedFiles
 from streameval.store.nights.open_nights import OPEN
 from streameval.store.nights.results import key_of
-from streameval.wording import few
+from streameval.wording import canonical, few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ _SCHEMA = pa.schema(
     dict.fromkeys(_TEXTS, pa.string())
     | dict.fromkeys(("value", "usual"), pa.float64())
     | dict.fromkeys(("nights", "number"), pa.int64())
-    | {"judged": pa.timestamp("us", "UTC")}
+    | {"judged": pa.timestamp("us", "UTC"), "windows": pa.list_(pa.list_(pa.float64()))}
 )
 
 
@@ -77,7 +77,7 @@ class Judgements:
     def __init__(self, location: Location, newest: str = "") -> None:
         self.location = location
         self.newest = newest
-        self._table = RowTable(location, _SCHEMA)
+        self._table = RowTable(location, _SCHEMA, later=("windows",))
         self._new: list[Judgement] = []
 
     @cached_property
@@ -93,7 +93,8 @@ class Judgements:
         """The newest judgement of each rule and digest, by night."""
         rows = self._opened[1].sort_by("number").drop_columns(["number"])
         by_night: dict[str, dict[tuple[str, str], Judgement]] = {}
-        for one in (Judgement(**row) for row in rows.to_pylist()):
+        tuples = ({"windows": tuple(map(tuple, row.pop("windows") or ()))} | row for row in rows.to_pylist())
+        for one in (Judgement(**row) for row in tuples):
             by_night.setdefault(one.partition, {})[one.rule, one.digest] = one
         return by_night
 
@@ -123,6 +124,13 @@ class Judgements:
         """Nights whose gate an outcome keeps closed, with the names of the rules."""
         rules = {e.partition: tuple(one.rule for one in self.closing(e) if one.outcome == outcome) for e in entries}
         return {name: failed for name, failed in rules.items() if failed}
+
+    def windows(self, entries: Iterable[Entry], metric: str, of: str | None) -> tuple[Judgement | None, ...]:
+        """The judgement of each night by the first rule on a metric of all rows that has windows; empty without any."""
+        judged = [{one.rule: one for one in self.of(entry) if one.windows} for entry in entries]
+        texts = {one.rule: Rule.read(one.text) for night in judged for one in night.values()}
+        name = next((n for n, r in texts.items() if canonical(r.metric) == metric and r.of in (None, of)), None)
+        return tuple(night.get(name) for night in judged) if name is not None else ()
 
     def unfolded(self, entries: Iterable[Entry]) -> list[Judgement]:
         """Failures to fold nights that the store lacks since, or of which it has an earlier fold."""

@@ -167,19 +167,22 @@ def _judge_windows(rule: Rule, tonight: Scalar, recent: dict[int, Window], at: i
     if not judged:
         reasons = dict.fromkeys(str(one) for one in ends.values())
         return undecided(rule, tonight.value, 0, "; ".join(reasons))
+    seen = [(float(w), one.value, one.end + slack, rule.bound - sign * one.shown) for w, one in judged.items()]
+    drawn = tuple(seen) if tonight.slice is None else ()
     failed = {width: one for width, one in judged.items() if not SIGNS[rule.sign](one.end + slack, rule.bound)}
     if failed:
         width = max(failed, key=lambda width: sign * (rule.bound - failed[width].end))
         one = failed[width]
         interval = f"[−∞, {digits(one.end + slack, 4)}]" if sign > 0 else f"[{digits(one.end + slack, 4)}, ∞]"
         reason = f"{digits(one.value, 4)} {interval} {_over(width)}, bound {digits(rule.bound)}"
-        return Judgement(rule.name, rule.text, "failed", one.value, reason, nights=int(recent[width].nights[at]))
+        nights = int(recent[width].nights[at])
+        return Judgement(rule.name, rule.text, "failed", one.value, reason, nights=nights, windows=drawn)
     change = "fall" if sign > 0 else "rise"
     shown = [f"{digits(one.shown, 2)} {'in one night' if w == 1 else f'over {w}'}" for w, one in judged.items()]
     reason = f"would have shown a {change} of {', '.join(shown)}"
     if short := [str(width) for width, one in ends.items() if one == TOO_FEW]:
         reason += f"; windows of {' and '.join(short)} nights need more judged nights (check --since)"
-    return Judgement(rule.name, rule.text, "passed", tonight.value, reason)
+    return Judgement(rule.name, rule.text, "passed", tonight.value, reason, windows=drawn)
 
 
 def _over(width: int) -> str:

@@ -195,6 +195,14 @@ def test_rules_that_are_read_every_night(tmp_path):
     assert shown["all"].startswith("would have shown a fall of 0.")
     assert " in one night, 0." in shown["all"]
     assert again.notes[0] == "3 rules read every night: a false alarm in a year has at most 10 %"
+    (_, night, end, seen), week = found["30", "all"].windows  # nothing of 28 nights, of which 11 are judged
+    assert (night < end < 0.9 > seen, week[0], found["30", "each"].windows) == (True, 7, ())
+    history = Store(tmp_path / "store", threads=1).history("roc_auc", cumulative=False)
+    lines = {str(line.get_label()): line for line in history.plot().lines}
+    assert {"per night", "over 7 nights", "seen in one night", "seen over 7 nights"} <= set(lines)
+    assert lines["seen in one night"].get_ydata()[-1] == seen
+    assert "seen over 7 nights" in history.to_html()
+    assert "seen over 7 nights" in again.to_html()
     files = list((tmp_path / "store" / "history" / "replicates").glob("*.arrow"))
     assert len(files) == 30
     files[0].write_bytes(b"damaged")
