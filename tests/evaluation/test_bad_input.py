@@ -579,4 +579,4 @@ def test_arguments_that_are_meant_are_named() -> None:
             function(pa.table(GOOD), **options)
     with pytest.raises(TypeError, match=r"too many positional arguments; columns are named.* roc_auc_score\(y_true"):
         evaluate([0, 1], [0.1, 0.2])  # type: ignore[misc]  # what a user of scikit-learn writes
-    refused(OptionError, pa.table(GOOD), r"score=\[0.1, 0.2\] must be a name .*roc_auc_score", score=[0.1, 0.2])
+    refused(OptionError, pa.table(GOOD), "score=[0.1, 0.2] must be a name", "roc_auc_score", score=[0.1, 0.2])
