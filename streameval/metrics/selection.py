@@ -141,10 +141,13 @@ class Selection:
 
     def _refuse(self, pattern: str) -> None:
         """Raise `OptionError` for a pattern that matches no metric, with what was likely meant."""
+        meant = _MEANT.get(re.sub(r"[\s_-]|score$", "", pattern.lower()), "")
+        name = pattern if not meant or " " in meant or self._is_known(meant) else meant
         for family, remedy in _INPUTS.items():
             others = ("score", family) if family == "sample" else (family,)
-            if family not in self.families and replace(self, families=others, quantiles=1)._is_known(pattern):  # noqa: SLF001 - of the same class
-                raise OptionError(f"metric {pattern!r} needs {FAMILIES[family]}: {remedy}")
+            if family not in self.families and replace(self, families=others, quantiles=1)._is_known(name):  # noqa: SLF001 - of the same class
+                called = repr(pattern) if name == pattern else f"{pattern!r} ({name})"
+                raise OptionError(f"metric {called} needs {FAMILIES[family]}: {remedy}")
         if "," in pattern and all(self._is_known(name.strip()) for name in pattern.split(",")):
             raise OptionError(f"no metric is named {pattern!r}; name each by a --metric, or give a list (metrics=[…])")
         rows = (*CATALOGUE, *(clustering_rows() if "classes" in self.families else ()))
@@ -153,7 +156,6 @@ class Selection:
         names = list(dict.fromkeys((*self._plain_names, *more)))
         forms = [entry.name for entry in CATALOGUE if entry.made and entry.family in self.families]
         near = [form for form in forms if form.partition("@")[0] == pattern.partition("@")[0]]
-        meant = _MEANT.get(re.sub(r"[\s_-]|score$", "", pattern.lower()), "")
         if meant in names or "--at" in meant:
             near = [meant if "--at" in meant else repr(meant)]
         if not near:

@@ -580,3 +580,5 @@ def test_arguments_that_are_meant_are_named() -> None:
     with pytest.raises(TypeError, match=r"too many positional arguments; columns are named.* roc_auc_score\(y_true"):
         evaluate([0, 1], [0.1, 0.2])  # type: ignore[misc]  # what a user of scikit-learn writes
     refused(OptionError, pa.table(GOOD), "score=[0.1, 0.2] must be a name", "roc_auc_score", score=[0.1, 0.2])
+    refused(OptionError, pa.table(GOOD), "metric 'ari' (adjusted_rand_index) needs a cluster column", metrics="ari")
+    refused(OptionError, pa.table(GOOD), "no metric is named 'auc'; did you mean 'roc_auc'?", metrics="auc")
