@@ -656,18 +656,26 @@ def _ranks(name: str, values: Sequence[object]) -> list[tuple[int, float, str]]:
     """The place of each value of a slicing column; empty if they have no order of their own."""
     texts = ["" if value is None else str(value) for value in values]
     whole = name in _CALENDAR and all(text.isdecimal() for text in texts if text)
-    if "=" in name:
-        ends = [re.sub(r"^(<|\[|>=)|, .*$", "", text) for text in texts]
-        numbers = [float(end or "nan") for end in ends]
-        numbers = [-math.inf if text.startswith("<") else at for text, at in zip(texts, numbers, strict=True)]
-    elif whole or name.startswith("hour("):
-        numbers = [float(text or "nan") for text in texts]
+    if "=" in name or whole or name.startswith("hour("):
+        numbers = [_least(text) for text in texts]
+        if any(at != at and text not in ("", "nan") for at, text in zip(numbers, texts, strict=True)):
+            return []  # a column of the data has this name
     elif _PART.fullmatch(name) or all(_DATE.fullmatch(text) for text in texts if text):
         numbers = [0.0] * len(texts)
     else:
         return []
     last = [2 * (value is None) + (at != at) for value, at in zip(values, numbers, strict=True)]
     return [(end, 0.0 if end else at, text) for end, at, text in zip(last, numbers, texts, strict=True)]
+
+
+def _least(text: str) -> float:
+    """The least number of an interval such as ``[5, 20)``, or a number; NaN for any other text."""
+    if text.startswith("<"):
+        return -math.inf
+    try:
+        return float(re.sub(r"^(\[|>=)|, .*$", "", text))
+    except ValueError:
+        return math.nan
 
 
 def slice_table(results: Iterable[Scalar], by: str | Sequence[str]) -> pa.Table:

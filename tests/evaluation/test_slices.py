@@ -442,6 +442,7 @@ def test_a_column_with_exactly_the_name_of_a_slice_is_the_slice(tmp_path: Path, 
         found = evaluate(source, score="score", by=name)
         groups = {one.slice[name]: one.rows for one in found.results if one.slice}
         assert groups in ({"x": 2, "y": 2}, {"x": 4, "y": 4})
+        assert found.slices(name).num_rows == 2
     assert evaluate(tmp_path, score="score", where=f"\"{name}\" = 'x'").rows == 2
 
 
