@@ -200,6 +200,13 @@ class LateLabels:
         first, second = words
         return cls(column, tuple(ids), values, IdTable.of(first, second, codes), own)
 
+    def have_label(self, codes: Array, own: pa.Array | None) -> Array:
+        """Which rows have a label, as a bool array, from the codes of their ids and their own labels."""
+        labelled = codes < MOST_LABELS
+        if own is not None:
+            labelled |= (codes == ABSENT) & own.is_valid().to_numpy(zero_copy_only=False)
+        return labelled
+
     def of_codes(self, codes: Array, own: pa.Array | None) -> pa.Array:
         """The label of each row from the code of its id and, if the data have labels, from its own."""
         label = _labels(self.values, codes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from streameval.saving import TABULAR, check_writable, ending
 from streameval.store.nights.fold import Folding, Night
 from streameval.store.nights.late import read_labels
 from streameval.store.nights.maturity import Aging
-from streameval.store.nights.open_nights import OPEN, close_night, find_closing, find_ids, find_reopening
+from streameval.store.nights.open_nights import OPEN, OpenNight, close_night, find_closing, find_reopening
 from streameval.wording import few
 
 if TYPE_CHECKING:
@@ -120,24 +119,26 @@ def relabel_nights(
         return {}, np.zeros(0, np.bool_)
     new = [night.entry for night in nights.values()]
     others = [entry for name, entry in snapshot.entries.items() if name not in nights]
-    find = partial(find_ids, ids=ids, labels=arrived.labels, files=files)
     open_nights = [entry for entry in (*new, *others) if entry.state(OPEN, "")]
-    found = engine.each(find, open_nights, "night")
-    touched = [entry for entry, seen in zip(open_nights, found, strict=True) if seen.any()]
-    if arrived.unknown and not touched and not delivery.unmatched:
+    folding, alone = Folding(arrived.configuration, files, False, arrived.labels), replace(engine, threads=1)
+
+    def touch(entry: Entry) -> tuple[Array, Entry | None]:
+        """The new ids that a night has, and the night with its new labels unless it was just folded."""
+        night = OpenNight.read(entry, files)
+        seen = night.find(ids, arrived.labels)
+        return seen, folding.relabel(night, alone) if seen.any() and entry.partition not in nights else None
+
+    try:
+        touched = engine.each(touch, open_nights, "night")
+    except LabelError as error:
+        raise labels_error(str(error), delivery) from error
+    if arrived.unknown and not any(seen.any() for seen, _ in touched) and not delivery.unmatched:
         raise LabelError(
             "labels: none of the new ids is that of a row of an open night; name the ids with on (--on), or accept "
             "that no row has a label with allow_unmatched (--allow-unmatched)"
         )
-    configuration = arrived.configuration
-    folding = Folding(configuration, files, False, arrived.labels)
-    due, relabel = [entry for entry in touched if entry.partition not in nights], folding.relabel
-    try:  # nights in parallel, since each has few labelled rows
-        relabelled = engine.each(partial(relabel, engine=replace(engine, threads=1)), due, "night")
-    except LabelError as error:
-        raise labels_error(str(error), delivery) from error
-    seen = np.any([np.zeros(ids.first.size, np.bool_), *found], axis=0)
-    return {entry.partition: Night(entry, None) for entry in relabelled}, seen
+    seen = np.any([np.zeros(ids.first.size, np.bool_), *(seen for seen, _ in touched)], axis=0)
+    return {entry.partition: Night(entry, None) for _, entry in touched if entry is not None}, seen
 
 
 def labels_error(why: str, delivery: Delivery) -> LabelError:
@@ -165,5 +166,9 @@ def reopen_nights(context: StoreContext, configuration: Configuration, entries: 
     engine = context.engine()
     with engine.progress, context.files.undone() as files:
         folding = Folding(configuration, files, False, read_labels(configuration, files))
-        relabel = partial(folding.relabel, engine=replace(engine, threads=1))
+        alone = replace(engine, threads=1)
+
+        def relabel(entry: Entry) -> Entry:
+            return folding.relabel(OpenNight.read(entry, files), alone)
+
         return {entry.partition: entry for entry in engine.each(relabel, reopened, "night")}

@@ -27,7 +27,7 @@ from streameval.evaluation.files import Files
 from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts
 from streameval.store.nights.merge import finalize_nights
-from streameval.store.nights.open_nights import ROW, labels_for, read_labelled, write_rows
+from streameval.store.nights.open_nights import ROW, labels_for, write_rows
 from streameval.store.nights.partitions import fingerprint, is_same
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts
     from streameval.store.files.published import StateFiles
     from streameval.store.nights.configuration import Configuration
+    from streameval.store.nights.open_nights import OpenNight
     from streameval.store.nights.partitions import Partition
 
     _Planned = tuple[Partition, scan.Scan]  # a partition and its scan
@@ -298,7 +299,7 @@ class Folding:
         own = {(state.group, state.of) for state in entry.states}
         return replace(self, configuration=replace(self.configuration, due=due & own))
 
-    def fold_rows(self, entry: Entry, engine: Engine, *, every: bool) -> tuple[list[MetricRequest], Folded]:
+    def fold_rows(self, night: OpenNight, engine: Engine, *, every: bool) -> tuple[list[MetricRequest], Folded]:
         """The states to keep, and all that are folded, of the rows of an open night: the labelled ones, or every one.
 
         Raises
@@ -306,21 +307,22 @@ class Folding:
         DataError
             If its rows cannot be read, or their labels are refused.
         """
-        configuration, name = self.configuration, entry.partition
+        configuration, name = self.configuration, night.entry.partition
         columns = configuration.columns
-        table = read_labelled(entry, cast("LateLabels", self.late), columns, self.files, every=every)
+        table = night.labelled(cast("LateLabels", self.late), columns, self.files, every=every)
         columns = [column for column in columns if column in table.column_names]
         planned = scan.plan(table, [*columns, ROW], threads=1)
         pieces = tuple(replace(piece, partition=name, origin=name, name=name) for piece in planned.pieces)
         return self._states(configuration.widen_columns(replace(planned, pieces=pieces)), engine, numbers=ROW)
 
-    def relabel(self, entry: Entry, engine: Engine) -> Entry:
+    def relabel(self, night: OpenNight, engine: Engine) -> Entry:
         """Fold an open night anew from its rows into the states that depend on labels; raises as `fold_rows`."""
+        entry = night.entry
         configuration, new, nulls = self.configuration, dict[tuple[str, str], StoredState](), dict[str, int]()
         for every, due in enumerate(dependent_states(configuration)):
             folding = self.only(entry, due)
             if folding.configuration.due or not every:
-                kept, folded = folding.fold_rows(entry, engine, every=bool(every))
+                kept, folded = folding.fold_rows(night, engine, every=bool(every))
                 new |= {(state.group, state.of): state for state in self._written(kept, folded, engine)}
                 scores = {w.of: cast("ScoreCounts", folded.states[w.spec]) for w in kept if w.group == "score"}
                 nulls |= {name: int(state.nan_rows.sum()) for name, state in scores.items()}

@@ -33,7 +33,7 @@ from streameval.states.late import (
     find_codes,
 )
 from streameval.store.nights.configuration import Delivered
-from streameval.store.nights.open_nights import OPEN, WORDS, find_ids, newest_day, open_days
+from streameval.store.nights.open_nights import OPEN, WORDS, OpenNight, newest_day, open_days
 from streameval.store.nights.partitions import day_of
 from streameval.wording import plural, size
 
@@ -354,7 +354,7 @@ def read_labels(configuration: Configuration, files: PublishedFiles) -> LateLabe
 
 
 def resolve_by_age(
-    entry: Entry, every: Statements, configuration: Configuration, files: PublishedFiles, ages: Sequence[int]
+    night: OpenNight, every: Statements, configuration: Configuration, ages: Sequence[int]
 ) -> list[LateLabels]:
     """The labels of an open night that are at most some days old, for each of these ages in ascending order.
 
@@ -363,9 +363,9 @@ def resolve_by_age(
     """
     source = cast("LateSource", configuration.late)
     ids, labels = _table_of(every, configuration), _resolved(every, source, configuration)[0]
-    own = every.only(np.flatnonzero(_have(every, ids, find_ids(entry, ids, labels, files))))
+    own = every.only(np.flatnonzero(_have(every, ids, night.find(ids, labels))))
     times = own.times if source.time else (own.nights + 1 - _EPOCH) * _DAY
-    end = (day_of(entry.partition, "").toordinal() + 1 - _EPOCH) * _DAY
+    end = (day_of(night.entry.partition, "").toordinal() + 1 - _EPOCH) * _DAY
     resolved: dict[int, LateLabels] = {}
     labels_by_age = []
     for age in ages:
@@ -395,7 +395,7 @@ def find_unused(entries: Sequence[Entry], configuration: Configuration, files: P
     recent = _table_of(every.only(np.flatnonzero(~is_old)), configuration)
     used = _find(recent, ids) != ABSENT
     for entry in entries:
-        used |= find_ids(entry, ids, labels, files) if entry.state(OPEN, "") else False
+        used |= OpenNight.read(entry, files).find(ids, labels) if entry.state(OPEN, "") else False
     kept = np.flatnonzero(~_have(every, ids, ~used))
     return every.only(kept) if kept.size < every.first.size else None
 

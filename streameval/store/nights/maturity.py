@@ -23,7 +23,7 @@ from streameval.store.files.entries import Aged
 from streameval.store.nights.fold import Folding, dependent_states
 from streameval.store.nights.late import read_statements, resolve_by_age
 from streameval.store.nights.merge import Column, finalize_nights
-from streameval.store.nights.open_nights import OPEN
+from streameval.store.nights.open_nights import OPEN, OpenNight
 from streameval.store.nights.partitions import day_of, select_entries
 from streameval.wording import canonical
 
@@ -218,24 +218,25 @@ class Aging:
         """An open night with the labels up to each age, in ascending order."""
         if not self.statements.first.size and not entry.labels.neg + entry.labels.pos:
             return [Aged(age, 0, 0, {}) for age in ages]
-        labels = resolve_by_age(entry, self.statements, self.folding.configuration, self.folding.files, ages)
+        night = OpenNight.read(entry, self.folding.files)
+        labels = resolve_by_age(night, self.statements, self.folding.configuration, ages)
         measured: dict[int, Aged] = {}
         aged = []
         for age, late in zip(ages, labels, strict=True):
             if id(late) not in measured:
-                measured[id(late)] = self._measured(entry, late)
+                measured[id(late)] = self._measured(night, late)
             aged.append(measured[id(late)]._replace(age=age))
         return aged
 
-    def _measured(self, entry: Entry, late: LateLabels) -> Aged:
+    def _measured(self, night: OpenNight, late: LateLabels) -> Aged:
         """An open night with some labels, at an age that follows."""
         states: dict[StoredSpec, State] = {}
         for every, due in self.due:
-            folding = replace(self.folding, late=late).only(entry, due)
-            states |= folding.fold_rows(entry, self.engine, every=every)[1].states
+            folding = replace(self.folding, late=late).only(night.entry, due)
+            states |= folding.fold_rows(night, self.engine, every=every)[1].states
         counts = cast("LabelCounts", states[self.folding.configuration.folding.label])
         labelled = counts.neg + counts.pos
-        return Aged(0, labelled, counts.pos, self._values(entry, states) if labelled else {})
+        return Aged(0, labelled, counts.pos, self._values(night.entry, states) if labelled else {})
 
     def close(self, entry: Entry) -> Entry:
         """A night that is closed, with its values at `AGES` among its facts."""

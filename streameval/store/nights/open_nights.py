@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -140,44 +140,59 @@ def _check_rows(batch: pa.RecordBatch, request: Request, name: str) -> None:
             raise WeightError(f"{name}: weight column {request.weight!r} must be finite and at least 0 in every row")
 
 
-def read_labelled(
-    entry: Entry, labels: LateLabels, columns: Sequence[str], files: PublishedFiles, *, every: bool
-) -> pa.Table:
-    """The rows of an open night that have a label, or `every` row, with their labels and their numbers (`ROW`).
+class OpenNight(NamedTuple):
+    """An open night with the ids of its rows in batches, which are looked up several times.
 
-    Of no labelled row, a single one without a label: a scan needs a row.
-
-    Raises
-    ------
-    FormatError
-        If its files cannot be read.
-    SchemaError
-        If its labels have another type.
+    Attributes
+    ----------
+    entry : its row of the ledger
+    ids : words of ids, by batches of rows
     """
-    names, start, parts = [*columns, labels.column], 0, list[pa.RecordBatch]()
-    for ids, batch in zip(_read(entry, IDS, files), _read(entry, "", files, names), strict=True):
-        own = batch.column(labels.column) if labels.column in batch.schema.names else None
-        if own is not None and not labels.own:
-            what = f"{entry.partition}: label column {labels.column!r}"
-            labels = replace(labels, values=cast_labels(labels.values, own.type, what), own=True)
-        codes = _find(ids, labels.ids, labels.table, np.zeros(labels.table.first.size, np.bool_))
-        label = labels.of_codes(codes, own)
-        numbers = np.arange(start, start := start + batch.num_rows)
-        batch = batch if own is None else batch.drop_columns([labels.column])
-        batch = batch.append_column(labels.column, label).append_column(ROW, pa.array(numbers))
-        if not every and label.null_count:
-            at = np.flatnonzero(label.is_valid().to_numpy(zero_copy_only=False))
-            batch = batch.take(pa.array(at if at.size or parts else at[:0])) if at.size else batch.slice(0, not parts)
-        parts += [batch] if batch.num_rows else []
-    return pa.Table.from_batches(parts)
 
+    entry: Entry
+    ids: Sequence[pa.RecordBatch]
 
-def find_ids(entry: Entry, ids: IdTable, labels: LateLabels, files: PublishedFiles) -> Array:
-    """Which of some ids an open night has, as a bool array."""
-    seen = np.zeros(ids.first.size, np.bool_)
-    for batch in _read(entry, IDS, files):
-        _find(batch, labels.ids, ids, seen)
-    return seen
+    @classmethod
+    def read(cls, entry: Entry, files: PublishedFiles) -> OpenNight:
+        """Read the ids of an open night; raises `FormatError` if they cannot be read."""
+        return cls(entry, list(_read(entry, IDS, files)))
+
+    def find(self, ids: IdTable, labels: LateLabels) -> Array:
+        """Which of some ids the night has, as a bool array."""
+        seen = np.zeros(ids.first.size, np.bool_)
+        for batch in self.ids:
+            _find(batch, labels.ids, ids, seen)
+        return seen
+
+    def labelled(self, labels: LateLabels, columns: Sequence[str], files: PublishedFiles, *, every: bool) -> pa.Table:
+        """The rows that have a label, or `every` row, with their labels and their numbers (`ROW`).
+
+        Of no labelled row, a single one without a label: a scan needs a row.
+
+        Raises
+        ------
+        FormatError
+            If the rows cannot be read.
+        SchemaError
+            If the labels have another type.
+        """
+        names, start, parts = [*columns, labels.column], 0, list[pa.RecordBatch]()
+        for ids, batch in zip(self.ids, _read(self.entry, "", files, names), strict=True):
+            own = batch.column(labels.column) if labels.column in batch.schema.names else None
+            if own is not None and not labels.own:
+                what = f"{self.entry.partition}: label column {labels.column!r}"
+                labels = replace(labels, values=cast_labels(labels.values, own.type, what), own=True)
+            codes = _find(ids, labels.ids, labels.table, np.zeros(labels.table.first.size, np.bool_))
+            kept = np.ones(codes.size, np.bool_) if every else labels.have_label(codes, own)
+            at = np.flatnonzero(kept)
+            at = at if at.size or parts else np.arange(min(1, codes.size))
+            rows = pa.array(at)
+            label = labels.of_codes(codes[at], None if own is None else own.take(rows))
+            batch = batch if own is None else batch.drop_columns([labels.column])
+            batch = batch if at.size == batch.num_rows else batch.take(rows)
+            parts.append(batch.append_column(labels.column, label).append_column(ROW, pa.array(start + at)))
+            start += codes.size
+        return pa.Table.from_batches(parts)
 
 
 def _find(batch: pa.RecordBatch, columns: Sequence[IdColumn], ids: IdTable, seen: Array) -> Array:
