@@ -203,7 +203,7 @@ def _are_facts(facts: Any) -> bool:
         isinstance(files, list)
         and isinstance(lost, list)
         and all(isinstance(text, str) for text in texts)
-        and all(isinstance(value, float) for value in values)
+        and all(isinstance(value, int | float) for value in values)
         and all(type(count) is int and 0 <= count < _MOST for some in counts for count in some.values())
     )
 

@@ -253,5 +253,5 @@ class Aging:
                 results = finalize_nights(self.engine, [entry.partition], request, label, [w], own).results
             except DataError:
                 continue
-            values |= {f"{r.metric}[{r.of}]": None if math.isnan(r.value) else r.value for r in results}
+            values |= {f"{r.metric}[{r.of}]": None if math.isnan(r.value) else float(r.value) for r in results}
         return values
