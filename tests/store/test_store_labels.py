@@ -201,6 +201,8 @@ def test_maturity_is_what_labels_up_to_an_age_give_and_survives_closing(tmp_path
     before.plot(tmp_path / "maturity.svg")
     with pytest.raises(OptionError, match="ages='x' must be whole numbers of days"):
         store.maturity("roc_auc", ages="x")
+    with pytest.raises(OptionError, match=r"pairwise\.fscore of c does not depend on labels"):
+        create(tmp_path / "classes", nights=1, classes="k").maturity("pairwise.fscore")
 
 
 def test_contradictions_refuse_the_delivery_or_the_later_file_wins(tmp_path):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from streameval.store.nights.late import Statements
 
 AGES = (1, 3, 7, 14, 30, 60, 90)  # days, of the values that a closed night keeps
+_LABELLED = ("score", "cluster")  # families of columns whose metrics depend on labels
 ALL = "all"  # in place of a night: the nights that reached the largest age
 
 
@@ -125,6 +126,8 @@ def maturity_of(context: StoreContext, metric: str, of: str | None, ages: Sequen
         raise OptionError("maturity: the store takes no late labels; create one with the column of ids, on (--on)")
     nightly, metric = context.nightly(snapshot, configuration), canonical(metric)
     column = nightly.column(metric, of)
+    if column.w.group not in _LABELLED:
+        raise OptionError(f"maturity: {metric} of {column.w.of} does not depend on labels; name a metric that does")
     entries = [entry for entry in select_entries(snapshot.entries) if entry.rows] if snapshot.entries else []
     newest = [result.value for result in nightly.values(entries, metric, column.w.of)]
     aging, now, nights = Aging.of(configuration, context.files, context.engine(), [column]), datetime.now(UTC), []
@@ -207,7 +210,7 @@ class Aging:
         if columns is None:
             request = configuration.request()
             columns = [Column(request, w, {}) for w in configuration.wanted(request)]
-        columns = [column for column in columns if column.w.group in ("score", "cluster")]
+        columns = [column for column in columns if column.w.group in _LABELLED]
         own = frozenset((column.w.group, column.w.of) for column in columns)
         due = [(bool(every), own & some) for every, some in enumerate(dependent_states(configuration)) if own & some]
         return cls(
