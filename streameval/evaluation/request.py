@@ -78,6 +78,7 @@ class Resampling:
             plain, why = name.removesuffix(f" ({REST})"), ""
             if not kinds:
                 why = f" is neither a score nor a cluster column that is evaluated; there are {few(columns)}"
+                why += "; name it as well (--score, --cluster)"
             elif all(len(options[kind]) < 2 for kind in kinds):
                 why = f" has no other {kinds[0]} column to compare with; name one (--{kinds[0]})"
             elif options.get("by") and plain != name and plain in columns:

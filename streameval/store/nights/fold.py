@@ -193,7 +193,9 @@ def _unreadable_error(files: Sequence[tuple[str, str]]) -> CorruptFileError:
     whys = {name: why if "cannot be read" in why else f"cannot be read: {why}" for name, why in files}
     listed = "; ".join(f"{name}: {cause(why)}" for name, why in whys.items())
     them = "it" if len(files) == 1 else "them"
-    msg = f"{listed}; {mending(' '.join(whys.values()), them)}; on_error='skip' (--on-error skip) leaves {them} out"
+    foreign = all("not Parquet;" in why for why in whys.values())  # these say what reads them
+    remedy = "" if foreign else f"; {mending(' '.join(whys.values()), them)}"
+    msg = f"{listed}{remedy}; on_error='skip' (--on-error skip) leaves {them} out"
     return CorruptFileError(msg)
 
 
