@@ -33,7 +33,7 @@ from streameval.evaluation.labels.design import STRATA, LabelDesign, ratios_of, 
 from streameval.metrics import left_out
 from streameval.metrics.contingency.assignment import summarize_rounds
 from streameval.metrics.contingency.class_sample import ClassSample, sample_classes
-from streameval.metrics.finalize import CutRows, computed, in_rounds
+from streameval.metrics.finalize import computed, in_rounds
 from streameval.metrics.resampling import Resampled, certificates
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.group_means import GroupMean, group_means
@@ -367,13 +367,11 @@ class Family(ABC, Generic[F]):
     ----------
     name : name of the family
     column : the option that names its columns
-    sweep_metrics : what to count in the sweep over all slices, for `Scalar.cut_share`; empty without clusters
     replication : how the replicates of its metrics are computed
     """
 
     name: ClassVar[str]
     column: ClassVar[str]
-    sweep_metrics: ClassVar[tuple[Metric, ...]] = ()
     replication: ClassVar[type[Replication]] = Replication
 
     @abstractmethod
@@ -402,7 +400,6 @@ class Clusters(Family["ClusterCounts"]):
 
     name = "cluster"
     column = "cluster"
-    sweep_metrics: ClassVar[tuple[Metric, ...]] = (CutRows(),)
     replication = ClusterReplication
 
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:

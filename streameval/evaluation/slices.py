@@ -9,9 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from streameval.evaluation.families import MetricRequest, finalize, finalize_states, scalar, weight_problem
-from streameval.metrics.finalize import Sliced
+from streameval.metrics.finalize import CutRows, Sliced
 from streameval.metrics.protocol import Metric
 from streameval.results import Scalar, same_slice
+from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.grouped.cluster_sweep import ClusterSweep, sweep_groups
 from streameval.states.grouped.keys import By, Group, rank
 
@@ -114,9 +115,9 @@ def _finalized(
         return results
     grouped = sliced.grouped(request, key)
     cut: dict[Group, int] = {}
-    if swept is None and request.metrics and request.family.sweep_metrics:
+    if swept is None and request.metrics and isinstance(request.spec, ClusterSpec):
         sweep = ClusterSweep.of(cast("TaggedGroups", grouped), engine.budget)
-        [[rows_by_name]] = engine.finalize([(sweep, list(request.family.sweep_metrics))])
+        [[rows_by_name]] = engine.finalize([(sweep, [CutRows()])])
         cut = {key.group(name): rows for name, rows in rows_by_name.items()}
     for start in range(0, len(missing), _CHUNK):
         some = missing[start : start + _CHUNK]
@@ -152,10 +153,11 @@ def sweep(sliced: SlicedStates) -> Swept:
             if sweep is None:
                 break
             metrics = [Sliced(metric) for metric in w.metrics]
-            values = engine.finalize([(sweep, [*metrics, *w.family.sweep_metrics])])[0]
+            shared = [CutRows()] if isinstance(sweep, ClusterSweep) else []
+            values = engine.finalize([(sweep, [*metrics, *shared])])[0]
             if any(isinstance(value, Metric) for by_name in values for value in by_name.values()):
                 break  # a metric takes several steps
-            cut, results[key] = values.pop() if w.family.sweep_metrics else {}, {}
+            cut, results[key] = values.pop() if shared else {}, {}
             for name, (_, state) in sweep.groups.items():
                 group = key.group(name) if name else None
                 named = sliced.named(key, group) if name else None
