@@ -6,23 +6,19 @@ readers can distinguish. Plots do not rely on colour alone: lines have names, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from streameval.errors import OptionError
-from streameval.results import Curve, Distribution
+from streameval.results import Curve, Distribution, Scalar
 from streameval.wording import visible_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-
-    from streameval.results import Scalar
 
 
 COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

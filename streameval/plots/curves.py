@@ -24,8 +24,8 @@ import numpy as np
 
 from streameval.errors import DataError, OptionError
 from streameval.plots import canvas
-from streameval.plots.labels import CURVE, along, arrange, curves_on, mark
-from streameval.results import FEW_UNITS, Bins, Curve
+from streameval.plots.labels import CURVE, Place, along, arrange, curves_on, mark
+from streameval.results import FEW_UNITS, Band, Bins, Curve
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from streameval.plots.labels import Place
-    from streameval.results import Band
     from streameval.typing import Array, ArrayLike
 
     Points = tuple[Sequence[float], Sequence[float]]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from streameval.errors import OptionError
-from streameval.plots.canvas import checked_path, new_figure, save
+from streameval.plots.canvas import Evaluated, checked_path, new_figure, save
 from streameval.plots.comparisons import plot_differences, plot_slices
 from streameval.plots.curves import plot_curve, plot_purity_by_size
 from streameval.plots.labels import arrange_all, curves_on
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from streameval.plots.canvas import Evaluated
     from streameval.results import Curve, Scalar
 
     Panel = tuple[str, Callable[..., object]]  # its title, and what draws it on `ax`

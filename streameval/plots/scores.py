@@ -15,7 +15,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.plots import canvas
 from streameval.plots.labels import CURVE, arrange
-from streameval.results import Reliability
+from streameval.results import Curve, Distribution, Reliability, Scalar
 from streameval.wording import amount
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from streameval.plots.canvas import Evaluated
-    from streameval.results import Curve, Distribution, Scalar
     from streameval.typing import Array
 
 

@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval.plots import canvas
 from streameval.report import pictures
-from streameval.report.elements import Cell, Head, Page, Read, Row, Section, Table, Text, read_section
+from streameval.report.elements import Block, Cell, Head, Page, Read, Row, Section, Table, Text, read_section
 from streameval.report.values import NONE, capital, digits, joined, number, spoken
-from streameval.results import slice_text
+from streameval.results import Source, slice_text
 from streameval.wording import plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
-
-    from streameval.report.elements import Block
-    from streameval.results import Source
 
 
 IN_DATA, READ_ONCE = "name the data after the store", "the data can be read only once"  # why ids are hashes

@@ -12,13 +12,12 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval._version import __version__
-from streameval.results import slice_text
+from streameval.results import Judgement, Scalar, slice_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from streameval.results import Judgement, Scalar
 
 _PRODUCER = f"urn:streameval:{__version__}"
 _EVENT = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"

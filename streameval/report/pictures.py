@@ -28,7 +28,7 @@ from streameval.plots import (
     plot_score_distributions,
     plot_slices,
 )
-from streameval.plots.canvas import COLORS, DASHES
+from streameval.plots.canvas import COLORS, DASHES, Attributed
 from streameval.plots.comparisons import plot_series, slice_labels
 from streameval.plots.labels import curves_on
 from streameval.plots.scores import draw_corp, draw_reliability, draw_thresholds, mark_rates
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.axes import Axes
 
-    from streameval.plots.canvas import Attributed
     from streameval.results import Curve, Distribution, Scalar
 
 

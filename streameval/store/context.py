@@ -7,16 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streameval.engine import on_cluster
+from streameval.engine import Engine, on_cluster
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS
 from streameval.store.files.compaction import Compaction
-from streameval.store.files.ledger import Ledger
+from streameval.store.files.ledger import Ledger, Snapshot
 from streameval.store.files.published import StateFiles
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.judgements import Judgements
-from streameval.store.nights.merge import Nights, columns_kept
+from streameval.store.nights.merge import Nights, PrefixMerge, columns_kept
 from streameval.store.nights.open_nights import OPEN
 from streameval.store.nights.results import MetricSeries, ResultCache
 
@@ -24,15 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
     from datetime import date
 
-    from streameval.engine import Engine
     from streameval.engine.cluster import ClusterEngine
     from streameval.engine.connection import Connection
     from streameval.evaluation.request import Request
     from streameval.evaluation.result import Evaluation
     from streameval.store.files.entries import Entry
-    from streameval.store.files.ledger import Snapshot
     from streameval.store.files.location import Location
-    from streameval.store.nights.merge import PrefixMerge
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

@@ -32,7 +32,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT, WEIGHTED, Basis, Metric
-from streameval.metrics.scores.ranking import OfRankings, RocAuc
+from streameval.metrics.scores.ranking import OfRankings, Rankings, RocAuc
 from streameval.metrics.scores.sums import counted, gain_sums, outward, rounding, sum_of, total
 from streameval.results import Scalar
 from streameval.states.scores.types import halved
@@ -41,7 +41,6 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from streameval.metrics.scores.ranking import Rankings
     from streameval.states.protocol import State, Totals
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array

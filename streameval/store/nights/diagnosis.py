@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.rules import BASELINE, ENOUGH
-from streameval.store.files.entries import fact
+from streameval.store.files.entries import Entry, fact
 from streameval.wording import few
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.costs.attributed import Attribution
     from streameval.results import Judgement, Scalar
     from streameval.states.protocol import State
-    from streameval.store.files.entries import Entry
     from streameval.store.nights.merge import Nights
     from streameval.typing import Array
 
