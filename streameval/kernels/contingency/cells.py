@@ -20,8 +20,8 @@ import numpy as np
 
 from streameval.kernels.contingency.tables import FIRST_BITS, cleared, crowded, find_or_last, grown, hash_at
 from streameval.kernels.jit import inlined, jit, step
+from streameval.kernels.keyed.sizes import LONELY, clear_marks, mark_others, separate, size_of
 from streameval.kernels.prefetch import word_at
-from streameval.kernels.singletons import LONELY, clear_marks, mark_others, separate, size_of
 
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
@@ -37,7 +37,7 @@ class BucketArrays(NamedTuple):
         with the class of that row, and the number of all rows
     strays : uint64 array of shape (n, n_class + 2), for each row of another class its cluster, the words of its class
         and its number of rows
-    marks : uint8 array, see `streameval.kernels.singletons.clear_marks`
+    marks : uint8 array, see `streameval.kernels.keyed.sizes.clear_marks`
     words, rest, counts : rows without singletons, uint64, uint64 and int64 arrays of shape (n,), (n, n_words - 1) and
         (n,); `counts` is empty if every item is one row
     """
@@ -269,7 +269,7 @@ class ClassArrays(NamedTuple):
     classes : uint64 array of shape (n, n_words + 3), for each class its words, its singleton cells, its rows in other
         cells (in the end, all its rows), and its largest cell
     owners : int32 array of shape (n,), the class of each other cell
-    marks : uint8 array, see `streameval.kernels.singletons.clear_marks`
+    marks : uint8 array, see `streameval.kernels.keyed.sizes.clear_marks`
     words, rest, counts : singleton cells without those of classes of one row, uint64, uint64 and int64 arrays of shape
         (n,), (n, n_words - 1) and (n,); `counts` is empty if every item is one cell
     """

@@ -94,7 +94,7 @@ def rank_buckets(rows, items, tallied, table, seen, above, twice, sums):
 
     Parameters
     ----------
-    rows : `streameval.kernels.singletons.Addresses` of the buckets
+    rows : `streameval.kernels.keyed.sizes.Addresses` of the buckets
     items : int64 array of shape (n_buckets,), the items of each bucket
     tallied : bool array of shape (n_buckets,), whether the words of a bucket are counted in the table, not sorted;
         items with counts must be in buckets that are tallied
@@ -184,7 +184,7 @@ def tally_words(rows, weights, first, items, buckets, keys, sides, sums):
 
     Parameters
     ----------
-    rows : `streameval.kernels.singletons.Addresses`, with 16-bit words
+    rows : `streameval.kernels.keyed.sizes.Addresses`, with 16-bit words
     weights : uint64 array of shape (n_segments,), the addresses of the weights; 0 for segments without weights
     first : index in `rows` of the first of these buckets
     items, buckets : int64 arrays of shape (n_buckets,), the items of each bucket, and its number, the upper bits of its

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval.kernels.contingency.matching import greedy_matching, settled_cells, solve_small, solve_whole
-from streameval.states.contingency.matching_core import Visit, add_up
+from streameval.states.contingency.cells import Visit, add_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -21,20 +21,24 @@ import numpy as np
 from streameval.kernels.contingency.cells import ClassArrays, Tallies
 from streameval.kernels.contingency.tables import add_margins, slots_for
 from streameval.kernels.fused import FUSED
-from streameval.kernels.singletons import marks_for
+from streameval.kernels.keyed.sizes import marks_for
 from streameval.states.contingency.cells import (
+    Cells,
     Keys,
+    Lines,
     Margins,
+    Shared,
+    Visit,
     Watcher,
     core_layouts,
     cut_within,
     interval_items,
+    keep_undominated,
     numbered,
     parted,
     pieces,
     sizes_of_cells,
 )
-from streameval.states.contingency.matching_core import Cells, Lines, Shared, Visit, keep_undominated
 from streameval.states.contingency.summary import Sizes, Summary, summarize_cells, summarize_classes
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts

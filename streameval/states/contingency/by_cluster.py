@@ -8,7 +8,7 @@ all classes nor all clusters may fit into memory. So the cells are visited twice
 2. *By class* (`streameval.states.contingency.by_class`), which then knows both margins of every cell.
 
 For the optimal assignment, cells carry the ids of their clusters, and the few that it needs are visited once more,
-by cluster (`streameval.states.contingency.matching_core`). Watchers (`streameval.states.contingency.cells.Watcher`) see
+by cluster (`streameval.states.contingency.cells`). Watchers (`streameval.states.contingency.cells.Watcher`) see
 the single clusters and classes of the first two rounds.
 
 Clusters are visited bucket by bucket. One bucket holds all rows of a cluster, so its size c, largest cell and counts n
@@ -34,12 +34,15 @@ import numpy as np
 from streameval.kernels.contingency.cells import BucketArrays, CellArrays
 from streameval.kernels.contingency.tables import add_margins, slots_for, tally_small
 from streameval.kernels.fused import FUSED
-from streameval.kernels.singletons import marks_for
+from streameval.kernels.keyed.sizes import marks_for
 from streameval.states.contingency.by_class import ByClass, lone_classes
 from streameval.states.contingency.cells import (
     Keys,
+    Lines,
     Margins,
+    Visit,
     Watcher,
+    add_up,
     class_layouts,
     core_layouts,
     cut_within,
@@ -49,7 +52,6 @@ from streameval.states.contingency.cells import (
     pieces,
     sizes_of_cells,
 )
-from streameval.states.contingency.matching_core import Lines, Visit, add_up
 from streameval.states.contingency.summary import Sizes, Summary
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts

@@ -35,7 +35,7 @@ from streameval.states.rounds import run
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streameval.states.contingency.matching_core import CoreCells
+    from streameval.states.contingency.cells import CoreCells
 
 TYPES = {
     "int64": pa.int64(),
