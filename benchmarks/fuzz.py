@@ -96,6 +96,7 @@ def main() -> None:
         print(f"{title}: {counts.total():,}")
         for kind, count in counts.most_common():
             print(f"  {count:6,}  {kind}")
+    print(f"files with edited footers: {tally.files:,}")
     print(f"wrong: {len(tally.wrong):,}")
     for text in tally.wrong:
         print(f"  {text}")

@@ -68,11 +68,13 @@ class Tally:
     cases : number of cases by kind
     refusals : number of refusals by kind of error and message, without names and numbers
     wrong : wrong results, each with its seed
+    files : number of files with edited footers
     """
 
     cases: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    files: int = 0
 
     def refused(self, error: StreamevalError) -> None:
         """Count a refusal."""

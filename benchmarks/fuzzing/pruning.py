@@ -87,12 +87,13 @@ _COLUMN_INDEX, _INTEGER = 6, 6  # a field of a column chunk, and the type of a f
 
 
 def pruning_case(seed: int, folder: Path, tally: Tally) -> None:
-    """One or two files, perhaps of two types, and some conditions."""
+    """Some files, perhaps of two types, and some conditions."""
     rng = seeded(seed)
     kind = rng.choice(list(VALUES))
     keyed = rng.random() < 0.3
     columns: dict[str, list[Any]] = {"n": [], "x": [], "y": [], "k": []}
-    for number in range(rng.choice([1, 1, 2])):
+    tally.files += (files := rng.randint(1, 9))
+    for number in range(files):
         size = rng.randint(1, 12)
         pool = rng.sample(VALUES[kind], min(len(VALUES[kind]), rng.randint(1, 3)))
         pool += [None] * (rng.random() < 0.4)
