@@ -9,6 +9,7 @@ the rows.
 
 from __future__ import annotations
 
+import logging
 import sys
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from streameval.states.late import Matches
     from streameval.states.protocol import Spec
 
+_LOG = logging.getLogger(__name__)
 RUN_OPTIONS = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")  # options of the engine
 _SORT = 32  # bytes for an item of a shard that is gathered and sorted
 
@@ -156,6 +158,8 @@ class Files:
         scanned, test, pruned = replace(scanned, schema=without_views(scanned.schema)), None, None
         if where is not None:
             test = where.bound(scanned.schema, scanned.pieces[0].name)
+            for note in () if empty else test.notes:  # nights of a store would each repeat it
+                _LOG.warning("where: %s", note)
             try:
                 scanned, pruned = scan.prune(scanned, test)
             except MissingInputError:

@@ -263,7 +263,7 @@ def prune(found: Scan, test: Test) -> tuple[Scan, Pruned]:
     if not pieces:
         names = sorted({piece.name for piece in found.pieces})
         raise MissingInputError(
-            f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: no row meets where: {test.text}"
+            f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: no row meets where: {test}"
         )
     files, left = ({piece.name for piece in several} for several in (found.pieces, pieces))
     rows = -1 if found.rows < 0 else sum(piece.rows for piece in pieces)
@@ -273,7 +273,7 @@ def prune(found: Scan, test: Test) -> tuple[Scan, Pruned]:
         sum(len(piece.source.groups) for piece in several if isinstance(piece.source, RowGroups))
         for several in (pieces, found.pieces)
     )
-    return narrow, Pruned(test.text, len(left), len(files), groups, all_groups)
+    return narrow, Pruned(str(test), len(left), len(files), groups, all_groups)
 
 
 def _possible_pieces(pieces: Sequence[Piece], test: Test, tree: Node) -> tuple[Piece, ...]:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import NamedTuple
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -109,7 +110,8 @@ def _text(text: str, kind: pa.DataType) -> Bounds | None:
     if types.is_string(kind) or types.is_large_string(kind):
         return _exact(pa.scalar(text, kind))
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        return _exact(pa.scalar(text.encode("utf-8", "surrogateescape"), kind))
+        is_uuid = kind == pa.binary(16) and len(text) == len(str(UUID(int=0)))
+        return _exact(pa.scalar(UUID(text).bytes if is_uuid else text.encode("utf-8", "surrogateescape"), kind))
     if types.is_time(kind):  # Arrow reads a time of day only as a part of a timestamp
         return _exact(pa.scalar(f"1970-01-01 {text}").cast(pa.timestamp(kind.unit)).cast(kind))
     if types.is_date(kind) or types.is_timestamp(kind):
@@ -146,6 +148,9 @@ def _remedy(kind: pa.DataType) -> str:
         return f"write a time such as '2026-01-31 12:00:00{zone}'"
     if types.is_date(kind) or types.is_time(kind):
         return "write a date such as '2026-01-31'" if types.is_date(kind) else "write a time such as '12:00:00'"
+    if types.is_fixed_size_binary(kind):
+        uuid = f", or '{UUID(int=1)}'" if kind.byte_width == len(UUID(int=0).bytes) else ""
+        return f"write a text of {kind.byte_width} bytes in single quotes{uuid}"
     texts = types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
     return "write a text in single quotes (texts are compared as texts: '10' < '9')" if texts else "cast it in the data"
 
@@ -217,6 +222,7 @@ def _among_floats(one: pc.Expression, other: pc.Expression, kind: pa.DataType) -
 
 
 Condition = Callable[[pa.Schema], pc.Expression]  # from the types of its columns; null where it is null in SQL
+Notes = Callable[[pa.Schema], list[str]]  # from the types of its columns
 
 _SUBSET = "a filter may have comparisons of a column with a value or a column, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL"
 _MOMENTS = (exp.DataType.Type.DATE, exp.DataType.Type.TIME, exp.DataType.Type.TIMESTAMP)  # as in DATE '2026-01-31'
@@ -232,10 +238,11 @@ _COLUMN = (exp.Column, exp.Bracket, exp.Dot)  # the last two for elements of lis
 _KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # Arrow compares exactly within
 
 
-def parsed(text: str) -> tuple[tuple[str, ...], Condition]:
-    """The distinct columns of a condition, in the order of their first occurrence, and the condition.
+def parsed(text: str) -> tuple[tuple[str, ...], Condition, Notes]:
+    """The distinct columns of a condition, in the order of their first occurrence, the condition, and its notes.
 
-    The condition raises `OptionError` if it compares a column with a value of another kind.
+    The condition raises `OptionError` if it compares a column with a value of another kind. A note says what a number
+    is compared with that is no value of the type of its column.
 
     Raises
     ------
@@ -244,9 +251,12 @@ def parsed(text: str) -> tuple[tuple[str, ...], Condition]:
 
     Examples
     --------
-    >>> columns, condition = parsed("2.5 < length OR country IS NULL")
-    >>> columns, str(condition(pa.schema({"length": "int32", "country": "string"})))
+    >>> columns, condition, notes = parsed("2.5 < length OR country IS NULL")
+    >>> schema = pa.schema({"length": "int32", "country": "string"})
+    >>> columns, str(condition(schema))
     (('length', 'country'), '((length > 2) or is_null(country, {nan_is_null=false}))')
+    >>> notes(schema)
+    ['2.5 is no value of length (int32): it lies above 2 and below 3']
     >>> parsed("country = 'DE' AND")
     Traceback (most recent call last):
     ...
@@ -264,7 +274,37 @@ def parsed(text: str) -> tuple[tuple[str, ...], Condition]:
         raise OptionError(msg) from None
     condition = _condition(tree)
     columns = (node for node in tree.find_all(*_COLUMN, bfs=False) if not isinstance(node.parent, _COLUMN))
-    return tuple(dict.fromkeys(map(_name, columns))), condition
+    return tuple(dict.fromkeys(map(_name, columns))), condition, partial(_notes, list(_literals(tree)))
+
+
+def _literals(tree: exp.Expression) -> Iterator[tuple[str, exp.Expression]]:
+    """The values of a condition, each with the column that it is compared with."""
+    for node in tree.find_all(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE):
+        if not _compares_columns(node):
+            yield _operands(node)[:2]
+    for node in tree.find_all(exp.In, exp.Between):
+        ends = filter(None, (node.args.get("low"), node.args.get("high")))
+        yield from ((_name(node.this), value) for value in (*node.expressions, *ends))
+
+
+def _notes(literals: Sequence[tuple[str, exp.Expression]], schema: pa.Schema) -> list[str]:
+    """What numbers are compared with that are no values of the types of their columns."""
+    notes = dict[str, None]()
+    for column, value in literals:
+        text, what = _text_and_kind(value)
+        kind = _for_values(column, [value], schema).field(column).type
+        if what != "number":
+            continue
+        down, up = bounds(value, kind, column)
+        column = f"{column} ({kind})"
+        if types.is_floating(kind):
+            near = kind.to_pandas_dtype()(text)  # printed in as few digits as tell it apart
+            if Decimal(str(near)) != Decimal(text):
+                notes[f"{text} is no value of {column}: it is compared with {near}"] = None
+        elif down is not up:
+            ends = f"above {down}" if down else "", f"below {up}" if up else ""
+            notes[f"{text} is no value of {column}: it lies {' and '.join(filter(None, ends))}"] = None
+    return list(notes)
 
 
 def _open_quote(text: str) -> int:

@@ -203,6 +203,7 @@ class Where:
     text: str
     columns: tuple[str, ...]
     _condition: pc.Expression | Callable[[pa.Schema], pc.Expression] = field(repr=False, compare=False)
+    _notes: Callable[[pa.Schema], list[str]] = field(default=lambda _: [], repr=False, compare=False)
 
     def __reduce__(self) -> tuple[object, ...]:
         given = self._condition if isinstance(self._condition, pc.Expression) else self.text
@@ -237,7 +238,7 @@ class Where:
         try:
             condition = self._condition
             expression = condition if isinstance(condition, pc.Expression) else condition(schema)
-            meets = evaluated(expression, schema.empty_table())
+            meets, notes = evaluated(expression, schema.empty_table()), self._notes(schema)
             if not types.is_boolean(meets.type):
                 raise OptionError(f"where: {self.text} has type {meets.type}; a filter is true or false")
         except OptionError as error:
@@ -245,7 +246,7 @@ class Where:
         except (pa.ArrowException, ValueError, TypeError, KeyError) as error:
             what = f"{of_file}where: {self.text} cannot be evaluated: {reason(error)}"
             raise OptionError(f"{what}; check the types of its columns") from None
-        return Test(self.text, expression, schema)
+        return Test(self.text, expression, schema, tuple(notes))
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -265,6 +266,7 @@ class Test:
     text : the filter for messages
     expression : Arrow expression that is true for rows to keep
     schema : the columns that it reads
+    notes : what numbers are compared with that are no values of the type of their column
     """
 
     __test__ = False  # for pytest, which collects classes of this name
@@ -272,6 +274,10 @@ class Test:
     text: str
     expression: pc.Expression = field(compare=False, repr=False)
     schema: pa.Schema
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.text} ({'; '.join(self.notes)})" if self.notes else self.text
 
     def kept(self, batch: pa.RecordBatch, name: str = "input") -> Array:
         """Which rows of a batch meet the condition, as a bool array of shape (n,).

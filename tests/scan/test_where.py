@@ -7,6 +7,7 @@ import operator
 import pickle
 import sqlite3
 import time
+import uuid
 from dataclasses import replace
 from decimal import Decimal
 from itertools import combinations, product
@@ -273,6 +274,33 @@ def test_a_value_of_the_wrong_type_names_the_file(tmp_path: Path) -> None:
     for run, by in ((evaluate, None), (attribute, "s"), (Store(tmp_path / "store").update, None)):
         with pytest.raises(OptionError, match=r"part.parquet: where: column 's' has type string and cannot be"):
             run(tmp_path / "part.parquet", score="f", where="s = 5", by=by)
+
+
+@pytest.mark.parametrize(
+    ("where", "note", "rows"),
+    [
+        ("f = 16777217", "16777217 is no value of f (float): it is compared with 16777216.0", 2),
+        ("f < 1e400", "1e400 is no value of f (float): it is compared with inf", 4),
+        ("i IN (1, 2.5)", "2.5 is no value of i (int8): it lies above 2 and below 3", 1),
+        ("i > -300", "-300 is no value of i (int8): it lies below -128", 4),
+        ("d BETWEEN 0.1 AND 0.125", "0.125 is no value of d (decimal128(5, 2)): it lies above 0.12 and below 0.13", 2),
+        ("f > 0.1 AND i = 1", "", 1),
+        ("u = '00000000-0000-0000-0000-000000000007'", "", 1),
+    ],
+)
+def test_what_a_number_is_compared_with(caplog: pytest.LogCaptureFixture, where: str, note: str, rows: int) -> None:
+    """A number that is no value of its column's type: in the log, and beside the filter."""
+    columns = {
+        "label": [0, 1, 0, 1],
+        "f": pa.array([16777216, 16777216, 0.5, 0], pa.float32()),
+        "i": pa.array([1, 3, 4, 5], pa.int8()),
+        "d": pa.array([Decimal("0.12"), Decimal("0.13"), Decimal("0.10"), None], pa.decimal128(5, 2)),
+        "u": pa.array([uuid.UUID(int=i).bytes for i in (7, 8, 9, 10)], pa.uuid()),
+    }
+    options: dict[str, Any] = {"score": "f", "where": where, "unlabelled": "drop"}
+    assert evaluate(pa.table(columns), **options).rows == rows
+    assert [record.getMessage() for record in caplog.records] == ([f"where: {note}"] if note else [])
+    assert f"({note})" in explain(pa.table(columns), **options).filtered or not note
 
 
 def test_a_text_without_single_quotes_is_told_from_a_column(tmp_path: Path) -> None:
