@@ -441,7 +441,7 @@ OPTIONS = (
            ("evaluate", "attribute", "update", "replace", "add", "sketch"), "state", metavar="N", kept=False,
            help="Version of the Delta tables among DATA. [default: the current one]"),
     Option("snapshot", whole_number("the id of a snapshot, a whole number", 0), None,
-           ("evaluate", "attribute", "update", "replace", "add"), "state", metavar="ID", kept=False,
+           ("evaluate", "attribute", "update", "replace", "add", "sketch"), "state", metavar="ID", kept=False,
            help="Snapshot of the Iceberg tables among DATA. [default: the current one]"),
     Option("on_error", choice("raise", "skip"), "raise", ("update", "replace"), "nothing",
            "What to do with files that cannot be read: fail their night, or leave them out and mark the night "

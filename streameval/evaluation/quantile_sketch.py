@@ -30,6 +30,7 @@ def quantile_sketch(
     *,
     compression: int = 1000,
     delta_version: int | None = None,
+    snapshot: int | None = None,
     threads: int | None = None,
     client: object = None,
     scheduler_timeout: float = 10.0,
@@ -45,6 +46,7 @@ def quantile_sketch(
     column : a column of integers, floats or decimals; NaN, nulls and infinities are counted separately
     compression : see `QuantileSketch`; sketches can be merged if their compression is equal
     delta_version : version of the Delta tables among the data, by default the current one
+    snapshot : id of the snapshot of the Iceberg tables among the data, by default the current one
     threads, client, scheduler_timeout : where to run, see `streameval.evaluate`
     progress : called with (rows folded, total rows); the latter is −1 if unknown
 
@@ -79,7 +81,7 @@ def quantile_sketch(
     100010.0
     """
     run = {"threads": threads, "client": client, "scheduler_timeout": scheduler_timeout, "progress": progress}
-    [sketch] = _fold(_plan(data, column, compression, delta_version, run))
+    [sketch] = _fold(_plan(data, column, compression, (delta_version, snapshot), run))
     return sketch
 
 
@@ -91,13 +93,14 @@ def sketches_by_label(
     *,
     compression: int = 1000,
     delta_version: int | None = None,
+    snapshot: int | None = None,
     **run: Any,
 ) -> dict[str, QuantileSketch]:
     """Sketch the negatives and the positives in one pass; rows without a label are left out.
 
     Parameters
     ----------
-    data, column, compression, delta_version : see `quantile_sketch`
+    data, column, compression, delta_version, snapshot : see `quantile_sketch`
     label, pos_label : see `streameval.evaluate`
     run : threads, client, scheduler_timeout and progress, see `quantile_sketch`
 
@@ -114,7 +117,7 @@ def sketches_by_label(
     {'negative': 0.2, 'positive': 0.8}
     """
     spec = LabelSpec(label, pos_label, "drop")
-    negative, positive = _fold(_plan(data, column, compression, delta_version, run, spec))
+    negative, positive = _fold(_plan(data, column, compression, (delta_version, snapshot), run, spec))
     return {"negative": negative, "positive": positive}
 
 
@@ -132,26 +135,31 @@ def forecasts(data: object, columns: Sequence[str], label: LabelSpec | None = No
     StreamevalError
         What `quantile_sketch` raises before it reads the data.
     """
-    version, compression = run.pop("delta_version", None), run.pop("compression", 1000)
+    of_tables = run.pop("delta_version", None), run.pop("snapshot", None)
+    compression = run.pop("compression", 1000)
     passes = [(column, one) for column in columns for one in ([None, label] if label else [None])]
-    return [_plan(data, column, compression, version, run, one).forecast() for column, one in passes]
+    return [_plan(data, column, compression, of_tables, run, one).forecast() for column, one in passes]
 
 
 def _plan(
     data: object,
     column: str,
     compression: int,
-    delta_version: int | None,
+    of_tables: tuple[int | None, int | None],
     run: Mapping[str, Any],
     label: LabelSpec | None = None,
 ) -> Files:
-    """The data of one pass on a new engine, with the states to fold; `run` says where to run."""
+    """The data of one pass on a new engine, with the states to fold.
+
+    `of_tables` are the version and the snapshot of tables; `run` says where to run.
+    """
     named = {"column": column, "label": label and label.column}
     for name, given in named.items():
         COLUMN.check(name, given)
     engine = start(**run)
     columns = list(dict.fromkeys(name for name in named.values() if name))
-    scanned = scan.plan(data, columns, threads=engine.budget.threads, delta_version=delta_version)
+    version, snapshot = of_tables
+    scanned = scan.plan(data, columns, threads=engine.budget.threads, delta_version=version, snapshot=snapshot)
     kind = scanned.schema.field(column).type
     try:
         facts = column, score_type(kind, column), compression
