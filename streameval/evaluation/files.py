@@ -175,6 +175,7 @@ class Files:
         engine = start(**{name: options[name] for name in RUN_OPTIONS}, metrics=own)
         scanned = request.scan(
             data,
+            where=request.where,
             on_error=options["on_error"],
             delta_version=options["delta_version"],
             snapshot=options["snapshot"],

@@ -57,6 +57,7 @@ from streameval.scan.files.paths import File as File
 from streameval.scan.files.paths import details as details
 from streameval.scan.files.paths import locate as locate
 from streameval.scan.files.paths import locate_all as locate_all
+from streameval.scan.files.paths import table_of as table_of
 from streameval.scan.files.paths import tell as tell
 from streameval.scan.files.uris import shown as shown
 from streameval.scan.in_memory import LazySource as LazySource

@@ -106,7 +106,7 @@ def orders_as_text(field: pa.Field, text: str) -> bool:
     return not is_integer_key(field) or not _INTEGER.fullmatch(text) or len(text) == int(field.metadata[_MARK])
 
 
-_PARTS = {"hour": "", "day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
+PARTS = {"hour": "", "day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
 _CALL = re.compile(r"(\w+)\((.+)\)")
 
 
@@ -206,8 +206,8 @@ class Derived:
         """
         call = _CALL.fullmatch(text)
         if call:
-            if call[1] not in _PARTS:
-                raise OptionError(f"by={text!r}: there is no part {call[1]!r} of a time; there are {', '.join(_PARTS)}")
+            if call[1] not in PARTS:
+                raise OptionError(f"by={text!r}: there is no part {call[1]!r} of a time; there are {', '.join(PARTS)}")
             return cls(text, call[2].strip(), call[1])
         column, equals, rest = text.partition("=")
         if not equals:
@@ -256,7 +256,7 @@ class Derived:
         if self.part == "hour":
             return pc.hour(array)
         encoded = array.dictionary_encode()  # each distinct time is formatted once
-        return pa.DictionaryArray.from_arrays(encoded.indices, pc.strftime(encoded.dictionary, _PARTS[self.part]))
+        return pa.DictionaryArray.from_arrays(encoded.indices, pc.strftime(encoded.dictionary, PARTS[self.part]))
 
     def _binned(self, array: pa.Array) -> pa.Array:
         """The interval of each number."""

@@ -197,6 +197,15 @@ def _received(stream: pa.Buffer) -> TableSource:
 
 
 @dataclass(frozen=True, slots=True)
+class ExcludedSource:
+    """The rows of a file that the metadata of its table rule out for a filter; `streameval.scan.prune` removes them."""
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Raise an error: such rows are not read."""
+        raise OSError("was excluded by the filter of its plan, and is read without it")
+
+
+@dataclass(frozen=True, slots=True)
 class FragmentSource:
     """A fragment of a dataset that is not Parquet."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -21,6 +22,7 @@ from streameval.scan.files.walk import DELTA
 from streameval.scan.in_memory import dataset_items
 from streameval.scan.parquet import footers
 from streameval.scan.pieces import Holding, Scan, StreamSource, numbered
+from streameval.scan.pruning import exclude
 from streameval.scan.widen import plain, widen
 
 if TYPE_CHECKING:
@@ -28,11 +30,14 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from streameval.scan.where import Where
+
 
 def plan(
     data: object,
     columns: Sequence[str],
     *,
+    where: Where | None = None,
     on_error: str = "raise",
     threads: int | None = None,
     delta_version: int | None = None,
@@ -51,6 +56,8 @@ def plan(
     columns : sequence of str
         The requested columns; duplicates are ignored. For a `SlicingColumn` that is computed, the scan has the column
         that it is computed from; decimals of an `IdName` are read as integers.
+    where : Where, optional
+        A filter of the rows, for `prune`: files of tables whose partitions contradict it are not opened.
     on_error : {"raise", "skip"}
         What to do with a file whose footer cannot be read.
     threads : int, optional
@@ -94,8 +101,10 @@ def plan(
         columns = _read_columns(columns, [lambda names: next(in_memory.holdings(data, names))])
         found: list[Holding | tuple[str, str]] = list(in_memory.holdings(data, columns))
     else:
-        items = distinct(_items(data, tables))
-        columns = _read_columns(columns, [partial(_holding_of, item) for item in items])
+        items = _shared_parts(distinct(_items(data, tables)), columns)
+        items = items if where is None else exclude(items, where)
+        opened = [item for item in items if not (isinstance(item, File) and item.excluded)]
+        columns = _read_columns(columns, [partial(_holding_of, item) for item in opened])
         found = list(_holdings(items, columns, skip=on_error == "skip", parallel=threads != 1))
     tables.refuse_idle_version()
     skipped = (*(item for item in found if isinstance(item, tuple)), *tables.others.items())
@@ -105,7 +114,7 @@ def plan(
         raise MissingInputError(f"{_describe(data)}: no rows{reason}", skipped, empty=not skipped)
     pieces = tuple(piece for holding in holdings for piece in holding.pieces)
     return Scan(
-        schema=_unify(holdings, columns, ids),
+        schema=_unify([holding for holding in holdings if holding.kinds], columns, ids),
         pieces=numbered(pieces),
         rows=-1 if any(piece.rows < 0 for piece in pieces) else sum(piece.rows for piece in pieces),
         nbytes=sum(piece.nbytes for piece in pieces),
@@ -144,6 +153,23 @@ def _read_columns(columns: Sequence[str], inputs: Sequence[Callable[[list[str]],
         else:
             sources.setdefault(name, [])
     return [SourceColumn(name, computes) if computes else name for name, computes in sources.items()]
+
+
+def _shared_parts(items: Sequence[object], columns: Sequence[str]) -> Sequence[object]:
+    """The inputs; parts of times that partitions tell are columns only if those of all inputs tell them."""
+    computed = {name for name in columns if isinstance(name, SlicingColumn) and name.looks_computed}
+    if not computed:
+        return items
+    given = [computed.intersection(dict(item.constants) if isinstance(item, File) else ()) for item in items]
+    partly = computed.intersection(*given) ^ set[str]().union(*given)
+    if not partly:
+        return items
+    return [
+        replace(item, constants=tuple(pair for pair in item.constants if pair[0] not in partly))
+        if isinstance(item, File)
+        else item
+        for item in items
+    ]
 
 
 def _have_column(inputs: Sequence[Callable[[list[str]], Holding]], name: str) -> bool:

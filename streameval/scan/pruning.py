@@ -12,6 +12,7 @@ understood may be anything.
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,12 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from streameval.errors import DataError, MissingInputError
+from streameval.errors import DataError, MissingInputError, OptionError
 from streameval.scan.faults import READ_ERRORS, unreadable
+from streameval.scan.files.paths import File
 from streameval.scan.parquet.footers import THREADS
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
 from streameval.scan.parquet.statistics import Bounds, StoredColumns, statistics_bounds
-from streameval.scan.where import Node, Test, evaluated, expression_tree
+from streameval.scan.pieces import ExcludedSource
+from streameval.scan.where import Node, Test, Where, evaluated, expression_tree
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -276,12 +279,54 @@ def prune(found: Scan, test: Test) -> tuple[Scan, Pruned]:
     return narrow, Pruned(str(test), len(left), len(files), groups, all_groups)
 
 
+def exclude(items: Sequence[object], where: Where) -> list[object]:
+    """The inputs of a plan; files of tables whose partitions contradict a filter are excluded.
+
+    Unless a file may have rows of the filter, none is excluded, so that the types of its columns are known.
+    """
+    files = [(i, item) for i, item in enumerate(items) if isinstance(item, File) and item.rows is not None]
+    left = list(items)
+    for _, several in itertools.groupby(files, lambda pair: pair[1].columns):
+        places, chosen = zip(*several, strict=True)
+        kinds = {name: constant.kind for name, constant in (*chosen[0].columns, *chosen[0].constants)}
+        if not kinds.keys() >= {*where.columns}:
+            continue
+        with suppress(OptionError):  # raised again where the types of all inputs are known
+            test = where.bound(pa.schema([(name, kinds[name]) for name in where.columns]))
+            tree, given = expression_tree(test.expression), [dict(file.constants) for file in chosen]
+            keys = _keys(chosen, [name for name in where.columns if all(name in one for one in given)], test.schema)
+            bounds = {
+                field.name: _times_of(field, given) for field in test.schema if field.name not in keys.column_names
+            }
+            known = {name: one for name, one in bounds.items() if one}
+            may = tree is None or Units.of(test.schema, len(chosen), keys, known).possible(tree).true
+            for i in np.flatnonzero(np.invert(may)).tolist():
+                left[places[i]] = replace(chosen[i], excluded=True)
+    opened = any(not (isinstance(item, File) and item.excluded) for item in left)
+    return left if opened else list(items)
+
+
+def _times_of(field: pa.Field, given: Sequence[Mapping[str, Constant]]) -> Bounds | None:
+    """The bounds of times in files whose partitions tell their days; None if one does not."""
+    days = [constants.get(f"day({field.name})") for constants in given]
+    if not types.is_timestamp(field.type) or None in days:
+        return None
+    starts = pa.array([day.value for day in days if day], pa.string()).cast(pa.date32())
+    ends = pc.add(starts.cast(pa.int32()), pa.scalar(1, pa.int32())).cast(pa.date32())
+    values = starts.is_valid().to_numpy(zero_copy_only=False)
+    with suppress(pa.ArrowInvalid):  # nanoseconds end in 2262
+        low, after = (one.cast(pa.timestamp(field.type.unit)).cast(pa.int64()) for one in (starts, ends))
+        return Bounds(low.cast(field.type), pc.subtract(after, 1).cast(field.type), ~values, values)
+    return None
+
+
 def _possible_pieces(pieces: Sequence[Piece], test: Test, tree: Node) -> tuple[Piece, ...]:
     """The pieces that may contain rows of the filter, without row groups that do not."""
     by_keys: dict[tuple[str, ...], list[int]] = {}
     for i, piece in enumerate(pieces):
         given = {name for name, _ in piece.constants}
-        by_keys.setdefault(tuple(name for name in test.schema.names if name in given), []).append(i)
+        if not isinstance(piece.source, ExcludedSource):
+            by_keys.setdefault(tuple(name for name in test.schema.names if name in given), []).append(i)
     left: dict[int, tuple[Piece, ...]] = {}
     for names, places in by_keys.items():
         keys = _keys([pieces[i] for i in places], names, test.schema)
@@ -337,7 +382,7 @@ def _rows(keys: pa.Table, rows: Array) -> pa.Table:
     return keys.take(pa.array(rows)) if keys.column_names else keys
 
 
-def _keys(pieces: Sequence[Piece], names: Sequence[str], schema: pa.Schema) -> pa.Table:
+def _keys(pieces: Sequence[Piece | File], names: Sequence[str], schema: pa.Schema) -> pa.Table:
     """The keys of each piece, in the types of the filter."""
     columns = {}
     for name in names:

@@ -35,7 +35,7 @@ from streameval.store.nights.partitions import discover, find_rewritten, is_same
 from streameval.wording import unknown_column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.cluster import ClusterEngine
@@ -294,7 +294,7 @@ class Backfill:
         roots, by_name = {entry.root for entry in entries}, {entry.partition: entry for entry in entries}
         columns = self.after.readable
         if self.data is None:
-            found = [partition for entry in entries for partition in _discover_again(entry, self.tables, columns)]
+            found = list(_discover_again(entries, self.tables, columns))
         else:
             found = list(discover(self.data, roots, self.tables, columns))
         present = {partition.name: partition for partition in found}
@@ -328,14 +328,18 @@ def _relabel_states(
     return replace(entry, states=tuple(states))
 
 
-def _discover_again(entry: Entry, tables: Tables, columns: Sequence[str]) -> list[Partition]:
-    """The partitions at the original path of a night; empty if it no longer exists."""
-    try:
-        return discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], tables, columns)
-    except MissingInputError:
-        return []
-    except DataError as error:  # such as a directory inside of a table
-        raise DataError(f"{entry.partition}: name the data of the nights (add STORE DATA): {error}") from error
+def _discover_again(entries: Sequence[Entry], tables: Tables, columns: Sequence[str]) -> Iterator[Partition]:
+    """The partitions at the original paths of nights, without those that no longer exist; a table is read once."""
+    for root in dict.fromkeys(entry.root for entry in entries):
+        table = scan.table_of(root)
+        nights = [f"{root.rstrip('/')}/{entry.partition}" for entry in entries if entry.root == root]
+        for path in [table] if table else nights:
+            try:
+                yield from discover(path, [root], tables, columns)
+            except MissingInputError:
+                continue
+            except DataError as error:  # such as a directory inside of a table
+                raise DataError(f"{path}: name the data of the nights (add STORE DATA): {error}") from error
 
 
 def _why_not_foldable(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> str:

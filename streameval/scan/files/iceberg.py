@@ -12,6 +12,7 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from streameval.errors import CorruptFileError, DataError, MissingInputError, OptionError
+from streameval.scan.derived import PARTS
 from streameval.scan.faults import reason
 from streameval.scan.files.tables import LiveFile
 from streameval.scan.nested import TableNames, fields_below
@@ -187,17 +189,40 @@ class Snapshot:
                 partitions[key] = partition, tuple(self._constants(task.file, schema, by_name))
             partition, constants = partitions[key]
             size, deleted = task.file.file_size_in_bytes, deletes.bits(task)
-            yield filesystem, LiveFile(path, size, constants, columns, deleted, names, partition)
+            rows = task.file.record_count
+            yield filesystem, LiveFile(path, size, constants, columns, deleted, names, partition, rows)
 
     def _constants(
         self, file: DataFile, schema: Schema, columns: Mapping[str, Constant]
     ) -> Iterator[tuple[str, Constant]]:
-        """The columns by whose values, unchanged, the file is partitioned."""
+        """The columns by whose values the file is partitioned, and parts of times that its partition tells."""
         for i, field in enumerate(self.table.specs()[file.spec_id].fields):
             name = schema.find_column_name(field.source_id) or ""
             if str(field.transform) == "identity" and name in columns:
                 kind = columns[name].kind
                 yield name, Constant(pa.scalar(file.partition[i], _stored_type(kind)).cast(kind).as_py(), kind)
+            elif name in columns:
+                yield from _parts_of(name, str(field.transform), file.partition[i])
+
+
+def _parts_of(column: str, transform: str, value: int | None) -> Iterator[tuple[str, Constant]]:
+    """The parts of a time that are the same in all rows of a partition, by the names that they have as slices.
+
+    Earlier writers rounded times before 1970 up, so that these tell nothing.
+    """
+    if transform not in ("hour", "day", "month") or (value or 0) < 0:
+        return
+    if transform == "hour":
+        yield f"hour({column})", Constant(None if value is None else value % 24, pa.int64())
+        value = None if value is None else value // 24
+    day = None
+    if value is not None and transform == "month":
+        day = date(1970 + value // 12, value % 12 + 1, 1)
+    elif value is not None:
+        day = date(1970, 1, 1) + timedelta(days=value)
+    for part, text in PARTS.items():
+        if text and (transform != "month" or part == "month"):
+            yield f"{part}({column})", Constant(day and day.strftime(text), pa.string())
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:

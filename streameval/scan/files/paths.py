@@ -32,7 +32,7 @@ from streameval.scan.faults import READ_ERRORS, reason, unreadable
 from streameval.scan.files import iceberg
 from streameval.scan.files.tables import HIVE_NULL, Tables, live_files, rewriting_versions
 from streameval.scan.files.uris import Uri, local_path, shown
-from streameval.scan.files.walk import ICEBERG, Entry, LocalTree, Tree, recognise, summaries, tree_of
+from streameval.scan.files.walk import DELTA, ICEBERG, Entry, LocalTree, Tree, recognise, summaries, tree_of
 from streameval.scan.pieces import Constant
 from streameval.wording import unescaped, visible
 
@@ -78,6 +78,10 @@ class File:
     table : str
         The name that a store gives to its part of a table: that of the partition, or of a table without partitions,
         whose files stand for no rows of their own. Empty for other files.
+    rows : int or None
+        Its number of rows, deleted ones included, if the metadata of its table tell.
+    excluded : bool
+        Whether the metadata of its table show that it has no row of the filter: it need not be opened.
     """
 
     filesystem: fs.FileSystem
@@ -94,6 +98,8 @@ class File:
     columns: tuple[tuple[str, Constant], ...] = ()
     names: TableNames | None = None
     table: str = ""
+    rows: int | None = None
+    excluded: bool = False
 
     @property
     def origin(self) -> str:
@@ -256,6 +262,16 @@ def of_iceberg(table: Table, tables: Tables, name: str = "") -> list[File]:
     return files
 
 
+def table_of(root: str) -> str:
+    """The directory of the Delta or Iceberg table whose files have a root; empty if there is none."""
+    where = _open(root)
+    above = {where.base: root}
+    if posixpath.basename(where.base) == "data":  # of an Iceberg table, beside its metadata
+        above[posixpath.dirname(where.base)] = posixpath.dirname(root)
+    formats = tree_of(where.filesystem).formats(list(above))
+    return next((above[path] for path, kind in formats.items() if kind in (DELTA, ICEBERG)), "")
+
+
 def _in_snapshot(snapshot: iceberg.Snapshot) -> list[File]:
     """The files of a snapshot, sorted by path."""
     location, found = snapshot.location, list(snapshot.files())
@@ -275,6 +291,7 @@ def _in_snapshot(snapshot: iceberg.Snapshot) -> list[File]:
             real=live.path,
             deleted=live.deleted,
             names=live.names,
+            rows=live.rows,
             table=live.partition or posixpath.basename(location),
         )
         for filesystem, live in found
@@ -479,6 +496,7 @@ def _of_delta(
             real=path,
             deleted=live.deleted,
             names=live.names,
+            rows=live.rows,
         )
         named = "=" in posixpath.dirname(file.origin)
         yield replace(file, table=file.partition if named else live.partition or posixpath.basename(root))

@@ -57,6 +57,7 @@ class LiveFile:
     deleted : one bit for each row, set if it is deleted, packed by `numpy.packbits`; rows beyond are not deleted
     names : the table's names for columns of the file, if they may differ
     partition : the name of its partition by the values of the partition columns, ``night=2026-01-05``
+    rows : number of its rows, deleted ones included; None if the metadata do not tell
     """
 
     path: str
@@ -66,6 +67,7 @@ class LiveFile:
     deleted: bytes
     names: TableNames | None = None
     partition: str = ""
+    rows: int | None = None
 
 
 @dataclass
@@ -164,7 +166,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
         raise CorruptFileError(f"{name}: a Delta table, but {which} cannot be read: {reason(error)}") from error
     kinds = actions.schema.field("partition").type if "partition" in actions.column_names else []
     kinds_of = [*((column.name, column.type) for column in schema), *fields_below(schema)]
-    columns = {path: Constant(None, kind, fallback=True) for path, kind in kinds_of}
+    columns = tuple({path: Constant(None, kind, fallback=True) for path, kind in kinds_of}.items())
     names = _names(table)
     found = []
     for row in actions.to_pylist():
@@ -177,7 +179,8 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
             )
         bits = deleted.pop(row["path"], b"") or deleted.pop(path, b"")
         partition = "/".join(f"{quote(key, safe='')}={_segment(value)}" for key, value in values.items())
-        found.append(LiveFile(path, row["size_bytes"], constants, tuple(columns.items()), bits, names, partition))
+        rows = row.get("num_records")
+        found.append(LiveFile(path, row["size_bytes"], constants, columns, bits, names, partition, rows))
     if deleted:
         raise CorruptFileError(
             f"{name}: a deletion vector refers to no file of the table ({min(deleted)}); repair the table"

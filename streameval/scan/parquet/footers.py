@@ -27,7 +27,7 @@ from streameval.scan.files.paths import File, labels
 from streameval.scan.nested import TableNames, column_of, stored_names
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, footer_at, typed
 from streameval.scan.parquet.row_groups import Group, Int96Error, RowGroups, TableRows, encoded_in, int96_columns
-from streameval.scan.pieces import Constant, Holding, Piece, Source, find, is_constant
+from streameval.scan.pieces import Constant, ExcludedSource, Holding, Piece, Source, find, is_constant
 from streameval.scan.widen import is_text, plain
 
 if TYPE_CHECKING:
@@ -202,6 +202,9 @@ def holdings(
         try:
             if isinstance(footer, Exception):
                 raise footer
+            if footer is None:
+                yield Holding(file.name, (), (_unread(file, *label),))
+                continue
             # a damaged footer may give 0 rows although its row groups have some
             if not footer.num_rows and not any(footer.row_group(i).num_rows for i in range(footer.num_row_groups)):
                 yield Holding(file.name, (), ())
@@ -222,7 +225,7 @@ def holdings(
             yield file.name, why_unreadable(file.name, error)
 
 
-def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, pq.FileMetaData | Exception]]:
+def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, pq.FileMetaData | Exception | None]]:
     """Every file with its footer, or with the exception that reading it raised."""
     slow = not all(isinstance(file.filesystem, fs.LocalFileSystem) for file in files)
     for start in range(0, len(files), BLOCK_FILES):
@@ -237,8 +240,13 @@ def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, p
         yield from zip(block, footers, strict=True)
 
 
-def _footer(file: File, *, remote: bool = False) -> pq.FileMetaData | Exception:
-    """A file's footer, or the exception to raise for it; an object's is one request if its size is listed."""
+def _footer(file: File, *, remote: bool = False) -> pq.FileMetaData | Exception | None:
+    """A file's footer, or the exception to raise for it; an object's is one request if its size is listed.
+
+    None if the file is excluded.
+    """
+    if file.excluded:
+        return None
     try:
         if remote:
             with suppress(*READ_ERRORS):
@@ -313,6 +321,13 @@ def _pieces(
             rows, source = rows - int(deleted.sum()), TableRows(stored, np.packbits(deleted).tobytes(), layout.stored)
         if rows:
             yield Piece(partition, file.name, run[0].row, rows, nbytes, origin, constants, source=source)
+
+
+def _unread(file: File, partition: str, origin: str) -> Piece:
+    """The rows of a file that is excluded, which only count."""
+    rows = file.rows or 0
+    deleted = int(file.deleted_rows(0, rows).sum()) if file.deleted else 0
+    return Piece(partition, file.name, 0, rows - deleted, 0, origin, source=ExcludedSource())
 
 
 def _combined(groups: Iterable[Group]) -> Iterator[list[Group]]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from streameval import Store, evaluate
+from streameval import Store, evaluate, quantile_sketch
 from streameval.errors import CorruptFileError, DataError, MissingInputError, OptionError
+from streameval.evaluation import explain
 from streameval.scan import plan, read
+from streameval.scan.derived import SlicingColumn
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -91,12 +94,47 @@ def test_every_way_to_name_a_table(table: Table) -> None:
     assert evaluate(table, **options).results == evaluate(flat, **options).results
     first = table.history()[0].snapshot_id
     assert evaluate(directory, score="score", snapshot=first).rows == ROWS
+    assert quantile_sketch(directory, "score", snapshot=first).count == ROWS
 
 
 def test_partitions_prune(table: Table) -> None:
-    """A filter of an identity partition reads the files of that night alone."""
-    found = evaluate(table, score="score", where="night = DATE '2026-01-02'")
-    assert (found.rows, found.results) == (ROWS, evaluate(make_rows(2), score="score").results)
+    """A filter of a partition opens the files of that night alone, and changes no interval."""
+    options: dict[str, Any] = {"score": "score", "ci": 0.9}
+    expected = evaluate(table, where="night = '2026-01-02' OR id < 0", **options)  # opens all files
+    path = next(task.file.file_path for task in table.scan("night = '2026-01-01'").plan_files())
+    Path(path.removeprefix("file://")).unlink()
+    found = evaluate(table, where="night = DATE '2026-01-02'", **options)
+    assert (found.rows, found.results) == (ROWS, expected.results)
+    planned = explain(table, score="score", where="night > '2026-01-01' AND id < 7")
+    assert planned.filtered.endswith("leaves 1 of 2 files and 1 of 1 row group to read")
+    for where in ("night > '2026-01-02'", "id < 7", "night = '2026-01-02' OR id < 0"):
+        with pytest.raises(MissingInputError, match="no such file"):
+            evaluate(table, where=where, **options)
+
+
+def test_parts_of_times_are_those_of_hidden_partitions(catalog: Any, tmp_path: Path) -> None:
+    """Slices by the day, month, week or hour of a partition do not read the time; beside other files, they do."""
+    from pyiceberg.transforms import DayTransform, HourTransform
+
+    times = [datetime(2026, 1, 31, 23), datetime(2026, 2, 1, 7), datetime(1969, 12, 31, 5), None]
+    parts = [make_rows(1).append_column("sent", pa.array([time] * ROWS, pa.timestamp("us"))) for time in times]
+    for transform, last in ((DayTransform(), 4), (HourTransform(), 2)):
+        table = catalog.create_table(f"spam.{transform}", schema=parts[0].schema)
+        with table.update_spec() as spec:
+            spec.add_field("sent", transform, "hidden")
+        paths = [str(tmp_path / f"{transform}{i}.parquet") for i in range(len(parts))]
+        for i, part in enumerate(parts):
+            pq.write_table(part, paths[i])
+            if i < last:
+                table.add_files([paths[i]])
+        for by in ("day(sent)", "month(sent)", "week(sent)", "hour(sent)"):
+            expected = evaluate(pa.concat_tables(parts[:last]), score="score", by=by)
+            assert evaluate(table, score="score", by=by).results == expected.results, by
+            reads = plan(table, [SlicingColumn(by)]).schema.names
+            assert (reads == [by]) == (last == 2 and (transform == HourTransform() or by != "hour(sent)")), reads
+        assert evaluate([table, paths[3]], score="score", by="day(sent)").rows == ROWS * max(last, 3)
+    Path(paths[0]).unlink()
+    assert evaluate(table, score="score", where="sent >= '2026-02-01'").rows == ROWS  # of a file of a later hour
 
 
 def test_schemas_evolve_by_field_id(table: Table) -> None:
@@ -120,8 +158,6 @@ def test_schemas_evolve_by_field_id(table: Table) -> None:
 
 def test_added_files_have_the_names_of_the_mapping(table: Table, tmp_path: Path) -> None:
     """Files without ids are found by the table's name mapping; a key of their path is no column of the table."""
-    import pyarrow.parquet as pq
-
     path = tmp_path / "region=FR" / "a.parquet"
     path.parent.mkdir()
     pq.write_table(make_rows(3), path)
@@ -137,7 +173,6 @@ def test_added_files_have_the_names_of_the_mapping(table: Table, tmp_path: Path)
 
 def test_deletes(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that position deletes name are left out; a table with equality deletes is refused."""
-    import pyarrow.parquet as pq
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.table import DataScan
 
@@ -216,10 +251,11 @@ def test_a_store_follows_the_snapshots_of_a_table(table: Table, tmp_path: Path) 
     values = {(result.metric, result.of): result.value for result in store.evaluate().results}
     assert values["roc_auc", "score"] == pytest.approx(auc, rel=1e-12)
     assert store.evaluate().rows == len(rows)
+    assert store.add(cluster="campaign").changed == tuple(f"night=2026-01-{night:02}" for night in range(1, 11))
     second = table.history()[1].snapshot_id
     done = store.update(name, snapshot=second)
     assert (done.changed, len(done.gone)) == (("night=2026-01-02",), 8)  # of the first two nights, one has lost rows
-    assert store.add(cluster="campaign", data=name, snapshot=second).changed == ("night=2026-01-01", "night=2026-01-02")
+    assert store.add(sketch="score", data=name, snapshot=second).changed == ("night=2026-01-01", "night=2026-01-02")
 
 
 def test_a_store_holds_a_table_without_partitions_as_one(catalog: Any, tmp_path: Path) -> None:
@@ -231,6 +267,7 @@ def test_a_store_holds_a_table_without_partitions_as_one(catalog: Any, tmp_path:
         store.update(name, **({"score": "score"} if night == 1 else {}))
     assert store.evaluate().results == evaluate(table, score="score").results
     assert [entry.partition for entry in store.partitions()] == ["flat"]
+    assert store.add(cluster="id").changed == ("flat",)  # from the table that the files belong to
 
 
 @pytest.mark.parametrize(

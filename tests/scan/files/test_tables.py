@@ -86,6 +86,17 @@ def test_partition_values_are_those_of_the_log(tmp_path: Path) -> None:
     assert sorted(found, key=lambda row: row["score"]) == data.to_pylist()
 
 
+def test_a_filter_opens_the_files_of_its_partitions(tmp_path: Path) -> None:
+    """The log says which, and how many rows the others have: their numbers decide intervals."""
+    table = write(tmp_path / "t", OLD, partition_by=["night"])
+    with_deleted(table, {"x": [1, 3]})
+    options: dict[str, Any] = {"score": "score", "ci": 0.9}
+    expected = evaluate(table, where="night = 'y z' OR score < 0", **options)  # opens both
+    next((table / "night=x").glob("*.parquet")).write_bytes(b"PAR1")
+    edited(table, lambda _, values: values.update(size=4) if "night=x" in str(values) else None)
+    assert evaluate(table, where="night = 'y z'", **options).results == expected.results
+
+
 def test_a_column_added_later_is_null_in_older_files(tmp_path: Path) -> None:
     """The schema is that of the log: filters, slices and weights see the nulls; a column of no version is refused."""
     table = write(tmp_path / "t", OLD, partition_by=["night"])
@@ -431,8 +442,9 @@ def test_a_store_holds_a_table_without_partitions_as_one(tmp_path: Path) -> None
     write_deltalake(table, NEW, mode="append")
     assert store.update(table).changed == ("t",)
     DeltaTable(table).optimize.compact()
+    assert store.add(sketch="score").changed == ("t",)
     assert store.update(table).unchanged == 1
-    assert store.evaluate().results == evaluate(table, score="score").results
+    assert store.evaluate().results == evaluate(table, score="score", sketch="score").results
 
 
 @pytest.mark.parametrize(
