@@ -265,8 +265,7 @@ def footer_at(filesystem: fs.FileSystem, path: str) -> pq.FileMetaData:
             footer = pq.read_metadata(handle)
         except _UNKNOWN:
             return footer_of(handle)
-        handle.seek(handle.size() - 8)
-        return _unless_encrypted(footer, int.from_bytes(handle.read(4), "little"))
+        return _unless_encrypted(footer, int.from_bytes(handle.read_at(4, handle.size() - 8), "little"))
 
 
 def _unless_encrypted(footer: pq.FileMetaData, length: int) -> pq.FileMetaData:
