@@ -189,6 +189,7 @@ class Run:
         found = scan.plan(
             data,
             list(dict.fromkeys((*folded, *([examples] if examples else [])))),
+            where=where,
             on_error=options["on_error"],
             delta_version=options["delta_version"],
             snapshot=options["snapshot"],

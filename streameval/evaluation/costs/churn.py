@@ -168,7 +168,7 @@ def churn(
     engine = ThreadEngine.start(memory=memory, spill=spill, threads=threads, progress=progress)
     test = None if where is None else Where.of(getattr(options["where"], "value", options["where"]))
     columns = [*map(IdName, filter(None, (cluster, from_, unit))), *(test.columns if test else ())]
-    scanned = scan.plan(data, list(dict.fromkeys(columns)), threads=engine.budget.threads)
+    scanned = scan.plan(data, list(dict.fromkeys(columns)), where=test, threads=engine.budget.threads)
     scan.tell(scanned.skipped)
     files = Files.of(engine, scanned, None, test, skip=False)
     try:

@@ -3,8 +3,9 @@
 A table is named by its directory, by a metadata file, by ``catalog://name/namespace.table`` of a catalog that pyiceberg
 is configured for, or is a `pyiceberg.table.Table`. A directory stands for its newest metadata file; a catalog knows
 which one is current. Columns are found by their field ids, so that a file may have other names; a column that a file
-lacks has its initial default there, and a field of a struct is null. Rows that position deletes or
-deletion vectors name are left out. Equality deletes are refused, since they would have to be joined with the rows.
+lacks has its initial default there, and a field of a struct is null. Parts of a time that a hidden partition tells are
+columns, named as their slices. Rows that position deletes or deletion vectors name are left out. Equality deletes are
+refused, since they would have to be joined with the rows.
 """
 
 from __future__ import annotations

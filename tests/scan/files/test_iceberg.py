@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streameval import Store, evaluate, quantile_sketch
+from streameval import Store, attribute, evaluate, quantile_sketch
 from streameval.errors import CorruptFileError, DataError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.scan import plan, read
@@ -105,6 +105,8 @@ def test_partitions_prune(table: Table) -> None:
     Path(path.removeprefix("file://")).unlink()
     found = evaluate(table, where="night = DATE '2026-01-02'", **options)
     assert (found.rows, found.results) == (ROWS, expected.results)
+    costs: dict[str, Any] = {"cluster": "id", "classes": "campaign"}
+    assert attribute(table, where="night = '2026-01-02'", **costs).totals == attribute(make_rows(2), **costs).totals
     planned = explain(table, score="score", where="night > '2026-01-01' AND id < 7")
     assert planned.filtered.endswith("leaves 1 of 2 files and 1 of 1 row group to read")
     for where in ("night > '2026-01-02'", "id < 7", "night = '2026-01-02' OR id < 0"):
