@@ -279,7 +279,7 @@ def has_part(text: str) -> bool:
     (True, False, False)
     """
     call = _CALL.fullmatch(text)
-    return call is not None and call[1] in _PARTS
+    return call is not None and call[1] in PARTS
 
 
 def read_from(column: SlicingColumn) -> str:

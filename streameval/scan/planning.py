@@ -156,12 +156,20 @@ def _read_columns(columns: Sequence[str], inputs: Sequence[Callable[[list[str]],
 
 
 def _shared_parts(items: Sequence[object], columns: Sequence[str]) -> Sequence[object]:
-    """The inputs; parts of times that partitions tell are columns only if those of all inputs tell them."""
+    """The inputs; parts of times that partitions tell are columns only if those of all inputs tell them.
+
+    Those of times with a zone, or in a requested zone, are computed, since results name the zone.
+    """
     computed = {name for name in columns if isinstance(name, SlicingColumn) and name.looks_computed}
     if not computed:
         return items
     given = [computed.intersection(dict(item.constants) if isinstance(item, File) else ()) for item in items]
     partly = computed.intersection(*given) ^ set[str]().union(*given)
+    tables = {id(item.columns): dict(item.columns) for item in items if isinstance(item, File)}.values()
+    for name in computed - partly:
+        kinds = [columns[read_from(name)].kind for columns in tables if read_from(name) in columns]
+        if name.zone or any(types.is_timestamp(kind) and kind.tz for kind in kinds):
+            partly.add(name)
     if not partly:
         return items
     return [
