@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from streameval.errors import LabelError, MissingInputError, WeightError
+from streameval.evaluation.coarser_units import coarser_units
 from streameval.evaluation.families import MetricRequest, weight_problem
 from streameval.evaluation.intervals import (
     Estimated,
@@ -110,6 +111,7 @@ def finalize_all(
         ci_level=level,
         _resampled=resampled[0] if len(resampled) == 1 else {},  # curves have bands by one unit
         counts=_counts(resampled, labels, samples, level or LEVEL),
+        coarser_units=coarser_units(requests, resampling, blocks, [one.own for one in estimates]),
         label_strata=tuple(one for s in samples for one in s.strata),
         labels={} if request.design is None and request.late is None else sampled,
         slice_estimates=tuple(slice_estimates),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.evaluation.coarser_units import coarser_specs
 from streameval.evaluation.families import Sources
 from streameval.evaluation.slices import whole_results
 from streameval.evaluation.slicing import WHOLE, Slicing
@@ -89,7 +90,8 @@ def folded_specs(
     blocks = [w.spec for w in block_requests(requests, resampling)]
     sliced = [spec for spec in blocks if isinstance(spec, BlockSpec)] if slicing.keys else []
     split = (GroupedSpec(spec, key) for key in slicing.keys for spec in sliced)
-    return tuple(dict.fromkeys((*specs, *split, *(spec for spec in blocks if spec not in sliced))))
+    coarser = coarser_specs(requests, resampling).values()
+    return tuple(dict.fromkeys((*specs, *split, *(spec for spec in blocks if spec not in sliced), *coarser)))
 
 
 def sliced_blocks(

@@ -75,6 +75,9 @@ class Evaluation(Drawing, Saved):
         ``labelled_positives``.
     label_strata : tuple of LabelStratum
         The strata of a sample of labels, with the rows that the design weights of each sum up to; else empty.
+    coarser_units : dict of str to float
+        By which cluster and class columns the standard error is larger than by `unit`, and how many times: if rows
+        depend on each other through one of them, intervals by `unit` are too narrow (for the first score).
     judgements : tuple of Judgement
         Judgements of rules, see `judge`.
     unit_hash : int
@@ -111,6 +114,7 @@ class Evaluation(Drawing, Saved):
     unit_hash: int = field(default=UNIT_HASH, repr=False, compare=False)
     labels: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     label_strata: tuple[LabelStratum, ...] = field(default=(), repr=False, compare=False)
+    coarser_units: dict[str, float] = field(default_factory=dict, repr=False, compare=False)
     _again: Callable[[], Evaluation] | None = field(default=None, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[object, ...]]:
@@ -125,6 +129,7 @@ class Evaluation(Drawing, Saved):
             "unit_hash",
             "labels",
             "label_strata",
+            "coarser_units",
         )
         made = partial(Evaluation, **{name: getattr(self, name) for name in names}, _estimates=tuple(self.estimates))
         return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
@@ -198,6 +203,7 @@ class Evaluation(Drawing, Saved):
             "positives": self.positives,
             **({"labels": self.labels} if self.labels else {}),
             **({"label_strata": [one._asdict() for one in self.label_strata]} if self.label_strata else {}),
+            **({"coarser_units": self.coarser_units} if self.coarser_units else {}),
             **({"counts": [count.to_dict() for count in self.counts]} if self.counts else {}),
             "results": [result.to_dict() for result in self.results],
             "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],

@@ -13,6 +13,7 @@ from streameval.report.nights import rules_passed, rules_section
 from streameval.report.pictures import bands_said, curve_figures
 from streameval.report.terminal import by_slicing, label_counts, rests, rows_said
 from streameval.report.values import (
+    coarser_said,
     compared,
     difference_table,
     differences_said,
@@ -285,6 +286,6 @@ def _notes(evaluation: Found) -> list[str]:
     notes = [f"{plural(exact, 'value')} exact"] if exact else []
     notes += [f"{plural(certain, 'value')} approximate, with bounds that contain the exact one"] * bool(certain)
     rest = len(results) - exact - certain
-    notes += strata_said(evaluation.label_strata)
+    notes += [*strata_said(evaluation.label_strata), *coarser_said(evaluation.coarser_units)]
     notes += list(means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
     return notes + [f"{plural(rest, 'estimate')} of a sample"] * bool(rest)

@@ -15,6 +15,7 @@ from streameval.report.elements import Cell, Head, Read, Row, Table
 from streameval.report.values import (
     NONE,
     alike,
+    coarser_said,
     compared,
     labelled_said,
     means,
@@ -66,6 +67,10 @@ class Found(Read, Protocol):
     @property
     def label_strata(self) -> Sequence[LabelStratum]:
         """The strata of a sample of labels."""
+
+    @property
+    def coarser_units(self) -> Mapping[str, float]:
+        """Columns by which standard errors are larger than by the unit, and how many times."""
 
     @property
     def source(self) -> Source:
@@ -372,9 +377,8 @@ def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[s
     with_baseline = [result for result in whole if result.baseline is not None]
     parts += [*gap, differences(with_baseline, plain=plain)] if with_baseline else []
     parts += [f"[bold]{escaped(sentence)}[/]" for sentence in slices_said(evaluation.results)]
-    parts += map(
-        escaped, (*labelled_said(whole), *strata_said(evaluation.label_strata), *sampling_notes(whole, store=store))
-    )
+    warnings = *strata_said(evaluation.label_strata), *coarser_said(evaluation.coarser_units)
+    parts += map(escaped, (*labelled_said(whole), *sampling_notes(whole, store=store), *warnings))
     parts += map(escaped, means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
     parts += [
         f"{escaped(f'{one.metric}[{one.of}]')} by group, from the least through the deciles to the greatest: "

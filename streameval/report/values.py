@@ -262,6 +262,19 @@ def _drawn_said(one: Scalar) -> tuple[str, int]:
     return f"{what} ({one.labelled or 0:,} rows; {one.design}): what classes", one.rows
 
 
+def coarser_said(ratios: Mapping[str, float]) -> list[str]:
+    """A note for each column by which standard errors are larger than by the unit.
+
+    >>> coarser_said({"sender": 2.34})
+    ['warning: by sender the standard error is 2.3 × as large; if its rows belong together, name it as unit (--unit)']
+    """
+    return [
+        f"warning: by {column} the standard error is {ratio:.1f} × as large; if its rows belong together, name it as "
+        "unit (--unit)"
+        for column, ratio in ratios.items()
+    ]
+
+
 def strata_said(strata: Iterable[LabelStratum]) -> list[str]:
     """A warning for each stratum of a sample of labels whose design weights do not sum up to its rows.
 

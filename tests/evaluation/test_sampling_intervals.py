@@ -161,6 +161,30 @@ def test_crossed_units_have_the_variance_of_both():
     assert larger > len(both) / 2
 
 
+def test_a_unit_that_is_too_fine_is_told():
+    """By a cluster or class column that is read anyway, about how many times as large the standard error is."""
+    rng = np.random.default_rng(0)
+    unit = rng.integers(0, 2000, 8000)
+    label, shared = rng.random(200) < 0.3, rng.normal(size=200)
+    score = label[unit % 200] + shared[unit % 200] + rng.normal(size=8000)
+    table = pa.table(
+        {"label": label[unit % 200], "s": score, "unit": unit, "campaign": unit % 200, "other": unit % 977}
+    )
+    asked: dict[str, Any] = {"score": "s", "metrics": ["roc_auc", "aul"], "cluster": "campaign"}
+    found = evaluate(table, unit="unit", **asked | {"cluster": ["campaign", "other"]})
+    by_unit, by_campaign = (evaluate(table, unit=unit, **asked) for unit in ("unit", "campaign"))
+    ratio = by_campaign.results[0].stderr / by_unit.results[0].stderr
+    assert ratio > 2
+    assert found.coarser_units == {"campaign": pytest.approx(ratio, rel=0.5)}
+    assert "warning: by campaign the standard error is" in str(found)
+    assert pickle.loads(pickle.dumps(found)).to_dict()["coarser_units"] == found.coarser_units
+    assert found.results[0] == by_unit.results[0]
+    assert by_campaign.coarser_units == {}
+    assert evaluate(table, classes="campaign", unit="unit", **asked | {"cluster": "other"}).coarser_units.keys() == {
+        "campaign"
+    }
+
+
 def influences(label: np.ndarray, score: np.ndarray) -> np.ndarray:
     """Each row's part in the ROC AUC's deviation: (V10 − A)/P of positives, (V01 − A)/N of negatives."""
     pos, neg = score[label == 1], score[label == 0]

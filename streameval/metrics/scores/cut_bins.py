@@ -247,7 +247,8 @@ class CutBins(NamedTuple):
         weighted = state.spec.weighted
         whole = _dealt(state.spec, state.whole[0])
         at = np.maximum(np.searchsorted(state.starts, groups.codes, side="right") - 1, 0)
-        there = (groups.codes >= state.ends[at, 0]) & (groups.codes <= state.ends[at, 1])  # else of a histogram's bin
+        prefixes = groups.codes >> state.downs[at].astype(np.uint64)
+        there = state.prefixes[at] == prefixes  # of a histogram, one bin may reach into another here
         groups, at = NearGroups(*(column[there] for column in groups)), at[there]
         rows = groups.rows[:, None] if weighted else groups.measure
         sums = np.zeros_like(whole)

@@ -62,6 +62,7 @@ class BlockSpec(MissingScores):
     bins : largest number of bins; of prefixes of each length
     longer : most bits that prefixes of the highest scores are longer
     pointed : whether rows are also counted for points, in finer bins and fewer blocks
+    of : number of blocks of which only the first `count` are counted; 0 if all are
 
     Examples
     --------
@@ -84,6 +85,7 @@ class BlockSpec(MissingScores):
     bins: int = 2048
     longer: int = 0
     pointed: bool = False
+    of: int = 0
 
     @property
     def points(self) -> BlockSpec:
@@ -100,7 +102,7 @@ class BlockSpec(MissingScores):
     @property
     def key(self) -> Blocks:
         """The key that assigns units to blocks."""
-        return Blocks(self.unit, self.count)
+        return Blocks(self.unit, self.of or self.count)
 
     def group_bytes(self, rows: Collection[int]) -> int:
         """Bytes of the states of some groups and of their builders, from the number of rows of each."""
@@ -226,8 +228,12 @@ class _BlockBuilder:
         take_slots(self._prefixes[:used], self._finder, bins)
 
     def update(self, batch: Batch) -> None:
+        blocks = self.spec.key.numbers(batch)
+        if self.spec.of:
+            first = np.flatnonzero(blocks < self.spec.count)
+            batch, blocks = batch.taken(first, (self.spec.column,)), blocks[first]
         values, rows, missing = present(batch, self.spec.column, self.spec.type, nan=False)
-        blocks, weight = self.spec.key.numbers(batch), batch.weight if self.spec.weighted else None
+        weight = batch.weight if self.spec.weighted else None
         scores = floats(values, self.spec.type)
         self.take(scores, batch.label, weight, blocks, rows, missing)
         if self._points is not None:

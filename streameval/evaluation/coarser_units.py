@@ -1,0 +1,120 @@
+"""Units that are too fine: standard errors by other columns of ids that a call reads anyway.
+
+Rows of different units may still depend on each other: messages of different campaigns, if they share a cluster. No
+replicate over the units shows that, but one over the clusters does. For each cluster and class column, the rows of 16
+of its 128 blocks are counted on the coarse grid of the first score; all other rows are the difference from the counts
+by unit. Removing each of the 16 blocks gives
+
+    Var = (128 − 1)/16 · Σ (θ₍₋b₎ − θ)²,
+
+known to about 1/√32 = 18 %: enough to tell that a standard error is twice as large, at an eighth of the work.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.metrics.scores.block_replicates import BlockReplicates
+from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
+from streameval.states.cluster_counts import ClusterSpec
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.scores.blocks import BlockCounts, BlockSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.request import Resampling
+    from streameval.metrics.estimates import Estimate
+    from streameval.states.protocol import State, StoredSpec
+
+_SOME = 16  # blocks of a column that are counted
+_LARGER = 1.5  # least ratio of standard errors that is told, three standard errors above 1
+_LEAST_FREEDOM = 4  # degrees of freedom, below which one or two blocks decide
+
+
+def coarser_specs(requests: Sequence[MetricRequest], resampling: Resampling) -> dict[str, BlockSpec]:
+    """The counts of some blocks of each column of ids that is read, by column; none without intervals of scores."""
+    source = _source(requests, resampling)
+    if source is None:
+        return {}
+    columns = [column for w in requests for column in _ids_of(w.spec)]
+    main = source[1]
+    return {
+        column: replace(main, unit=column, count=_SOME, of=main.count, pointed=False)
+        for column in dict.fromkeys(columns)
+        if column not in resampling.units
+    }
+
+
+def coarser_units(
+    requests: Sequence[MetricRequest],
+    resampling: Resampling,
+    states: Mapping[StoredSpec, State],
+    estimates: Sequence[Estimate],
+) -> dict[str, float]:
+    """How many times as large the standard error is by other columns of ids, where it is clearly larger.
+
+    Parameters
+    ----------
+    requests : the states with their metrics
+    resampling : the requested sampling intervals
+    states : the folded states by spec
+    estimates : the results of all metrics, in the order of the requests
+    """
+    source = _source(requests, resampling)
+    if source is None or not isinstance(main := states.get(source[1]), BlockCounts):
+        return {}
+    request, _, metric = source
+    own = next(e for e in estimates if (e.scalar.metric, e.scalar.of) == (metric.name, request.of)).two_way
+    if own.undefined is not None or not own.stderr:
+        return {}
+    ratios = {}
+    for column, spec in coarser_specs(requests, resampling).items():
+        part = states.get(spec)
+        if isinstance(part, BlockCounts) and (error := _error(main, part, metric)) >= _LARGER * own.stderr:
+            ratios[column] = error / own.stderr
+    return ratios
+
+
+def _source(
+    requests: Sequence[MetricRequest], resampling: Resampling
+) -> tuple[MetricRequest, BlockSpec, RocAuc | AveragePrecision] | None:
+    """The first score whose blocks are counted on a grid, their spec, and its first area under a curve."""
+    for w in requests if resampling.level is not None else ():
+        ranked = [metric for metric in w.metrics if isinstance(metric, RocAuc | AveragePrecision)]
+        blocks = w.blocks(resampling.factors[0]) if ranked and w.family.name == "score" else None
+        if blocks is not None and isinstance(blocks.spec, BlockSpec) and not blocks.spec.weighted:
+            return w, blocks.spec, ranked[0]
+    return None
+
+
+def _ids_of(spec: object) -> tuple[str, ...]:
+    """The columns of ids that the state of a spec holds."""
+    if isinstance(spec, ClusterSpec):
+        return (spec.column,)
+    return (spec.classes, spec.cluster) if isinstance(spec, ContingencySpec) else ()
+
+
+def _error(main: BlockCounts, part: BlockCounts, metric: RocAuc | AveragePrecision) -> float:
+    """The standard error by the blocks that a part of the rows is in; 0 where few of them decide."""
+    part = part.at_shift(main.shift)
+    table = np.zeros((main.prefixes.size, _SOME + 1, 2), np.int64)
+    table[np.searchsorted(main.prefixes, part.prefixes), :_SOME] = part.table
+    table[:, _SOME] = main.whole[0] - table.sum(axis=1)
+    missing = np.zeros((_SOME + 1, 2), np.int64), np.zeros((_SOME + 1, 2))
+    spec = replace(main.spec, count=_SOME + 1, pointed=False)
+    rows = replace(main, spec=spec, table=table, nan_rows=missing[0], nan_weights=missing[1], points=None)
+    rankings = BlockReplicates(rows, str(part.spec.unit), _SOME + 1).rankings(range(_SOME))
+    if rankings is None:
+        return 0.0
+    values = metric.of_rankings(rankings)
+    squares = np.square(values[:-1] - values[-1])
+    total = float(squares.sum())
+    if not total > 0 or 3 * total**2 / float(np.square(squares).sum()) - 2 < _LEAST_FREEDOM:
+        return 0.0
+    return math.sqrt((part.spec.of - 1) / _SOME * total)
