@@ -315,7 +315,8 @@ def check(
 
     'metric[column] >= x' (or >, <=, <) bounds a metric. 'metric[column] drop <= x' (or rise, change; x or x%) bounds
     how far a night may lie from the median of the last 7 good nights. Other rules bound rows, positives,
-    nulls[column], age and missing nights. '{country=*}' after the column judges every slice.
+    nulls[column], age, missing nights, and how far scores moved: drift_ks[column] (also drift_w1, drift_psi).
+    '{country=*}' after the column judges every slice.
 
     Slices stand in braces: 'roc_auc[score]{country=NG} >= 0.9', or {country=*} for each. 'a[x] - a[y] >= -0.01'
     compares two columns. A rule that ends in 'or undecided' passes where it cannot be judged, as in a new store.

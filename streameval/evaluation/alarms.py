@@ -36,7 +36,6 @@ from streameval._version import __version__
 from streameval.metrics.estimates import SCALES
 from streameval.metrics.units import effective_units
 from streameval.saving import AsJson
-from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -381,7 +380,7 @@ def with_error(drift: Drift, table: Array, against: Array, scores: Array, unit: 
     units = min(effective_units(side.sum(axis=0)) for side in (table, against))
     facts = vars(drift) | {"unit": unit, "effective_units": units}
     if units < LEAST_DRIFT_UNITS:
-        return Drift(**facts | {"reason": f"{plural(round(units), 'effective unit')}, {LEAST_DRIFT_UNITS} are needed"})
+        return Drift(**facts | {"reason": f"{units:.3g} effective units, {LEAST_DRIFT_UNITS} are needed"})
     widths = np.diff(scores, append=scores[-1:])
     ks, w1, psi = draws(table, against, np.where(np.isfinite(widths), widths, 0.0))
     for name, value, drawn in (("ks", drift.ks, ks), ("w1", drift.w1, w1)):
