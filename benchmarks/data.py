@@ -13,7 +13,7 @@ that follow Zipf's law.
 
 ==============  ====================================================================================================
 lone            70 % of the rows are singleton clusters
-zipf1.2/1.5     cluster sizes follow Zipf's law, ids are arbitrary 62-bit integers
+zipf1.2/1.5/2   cluster sizes follow Zipf's law, ids are arbitrary 62-bit integers
 hot             half of the rows are in one cluster
 hot_pair        half of the rows are in one cluster and one campaign
 uniform         10 rows per cluster
@@ -154,6 +154,7 @@ IDS: dict[str, Callable[[np.random.Generator, int, int], np.ndarray]] = {
     "lone": clusters,
     "zipf1.2": partial(zipf, 1.2),
     "zipf1.5": partial(zipf, 1.5),
+    "zipf2": partial(zipf, 2.0),
     "hot": hot,
     "hot_pair": hot,
     "uniform": lambda rng, rows, total: mixed(uniform(rng, rows, total)),

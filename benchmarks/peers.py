@@ -1,17 +1,18 @@
-"""streameval compared with polars, DuckDB and chdb, and other works with the one they extend, on kind and unkind data.
+"""streameval compared with polars, DuckDB, DataFusion and chdb, and other works with the one they extend.
 
     python benchmarks/peers.py --rows 20000000                      # every shape; makes the data in /var/tmp first
     python benchmarks/peers.py --rows 100000000 --only 'AUL zipf1.2' 'pairs hot'
     python benchmarks/peers.py --rows 20000000 --only 'together *'  # one call, and scores, AUL, pairs alone
     python benchmarks/peers.py --rows 20000000 --only '* float32' --threads 1
 
-Each row of the table is a work (AUC, AUL, pairs) on a shape of `data.py`, in processes without special settings. Each
-case runs in a separate process: a warm-up on two files, then `--repeat` calls, in each of `--rounds` rounds; the best
-call counts. Before the calls, 1 GiB of memory is touched and both processors are awaited, since a virtual machine may
-lend either only on demand. Peers answer the same question by the fastest query known, with all threads: for AUC the
-cumulated counts of every score; for AUL the table size -> (clusters, positives); for pairs the count of every
-(campaign, cluster), without any metric. *Scan* decodes and sums every value of the same columns by the faster of two
-pyarrow readers. Peers need the extra ``bench``; absent peers, and those that run out of memory, are reported.
+Each row of the table is a work (AUC, AUL, pairs) on a shape of `data.py`, kind or unkind, in processes without special
+settings; the rows come in the order of how well the best peer does. Each case runs in a separate process: a warm-up on
+two files, then `--repeat` calls, in each of `--rounds` rounds; the best call counts. Before the calls, 1 GiB of memory
+is touched and both processors are awaited, since a virtual machine may lend either only on demand. Peers answer the
+same question by the fastest query known, with all threads: for AUC the cumulated counts of every score; for AUL the
+table size -> (clusters, positives); for pairs the count of every (campaign, cluster), without any metric. *Scan*
+decodes and sums every value of the same columns by the faster of two pyarrow readers. Peers need the extra ``bench``;
+absent peers, and those that run out of memory, are reported.
 
 Other works (`MORE`), such as weights, calibration, slices, sampling intervals and attribution, are run if `--only`
 names them; each is compared with the works that it extends.
@@ -24,7 +25,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cases import case_options, measured, repeated
+from cases import FILES_OF_WARM_UP, case_options, measured, repeated
 from data import IDS, SCORES, make_shape
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = {"AUC": ["label", "score"], "AUL": ["label", "cluster"], "pairs": ["campaign", "cluster"]}
-PEERS = ("polars", "DuckDB", "chdb")
+PEERS = ("polars", "DuckDB", "DataFusion", "chdb")
 RANKING = ["roc_auc", "average_precision"]
 PAIR_METRICS = ["adjusted_rand_index", "v_measure", "bcubed_fscore", "adjusted_mutual_info"]
 POINTS = [
@@ -138,12 +139,24 @@ def duckdb(files: list[str], work: str) -> Any:
     return engine.execute(SQL[work].format(files=f"read_parquet({files})")).fetchone()
 
 
+def datafusion(files: list[str], work: str) -> Any:
+    """The query in DataFusion."""
+    import datafusion as engine
+
+    context = engine.SessionContext()
+    some = {"files": Path(files[0]).parent} if len(files) > FILES_OF_WARM_UP else dict(zip("ab", files, strict=False))
+    for name, path in some.items():
+        context.register_parquet(name, path)
+    union = " UNION ALL ".join(f"SELECT * FROM {name}" for name in some)
+    return context.sql(SQL[work].format(files=f"({union}) u")).collect()
+
+
 def chdb(files: list[str], work: str) -> Any:
     """The query in chdb."""
     import chdb as engine
 
     folder = Path(files[0]).parent
-    some = "*" if len(files) > 2 else "{" + ",".join(Path(file).stem for file in files) + "}"
+    some = "*" if len(files) > FILES_OF_WARM_UP else "{" + ",".join(Path(file).stem for file in files) + "}"
     return str(engine.query(SQL[work].format(files=f"file('{folder}/{some}.parquet')")))
 
 
@@ -164,6 +177,7 @@ def runner(case: str, threads: int) -> tuple[str, Callable[[list[str]], Any]]:
         "scan by files": lambda files: scan_files(files, COLUMNS[work], threads),
         "polars": lambda files: polars(files, work),
         "DuckDB": lambda files: duckdb(files, work),
+        "DataFusion": lambda files: datafusion(files, work),
         "chdb": lambda files: chdb(files, work),
     }
     return shape, calls[who]
@@ -199,9 +213,10 @@ def main() -> None:
 
 
 def tell_peers(rows: list[tuple[str, str]], found: dict[str, dict[str, Any]]) -> None:
-    """Print the works that peers do as well."""
+    """Print the works that peers do as well, those in which the best peer does best first."""
     heads = ("work", "shape", "ours, s", "512 MiB, s", "peak, MiB", "scan, s", "× scan", *PEERS, "best peer ÷ ours")
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}" if rows else "")
+    lines: list[tuple[float, str]] = []
     for work, shape in rows:
         us, small, *others = (found.get(case) for case in cases_of(work, shape))
         scans, peers = [one["seconds"] for one in others[:2] if one], others[2:]
@@ -210,8 +225,10 @@ def tell_peers(rows: list[tuple[str, str]], found: dict[str, dict[str, Any]]) ->
             cells += [f"{us['seconds'] / min(scans):.2f}"]
             cells += [f"{peer['seconds']:.2f}" if peer else "failed" for peer in peers]
             best = min((peer["seconds"] for peer in peers if peer), default=None)
-            cells += [f"{best / us['seconds']:.2f}" if best else ""]
-            print(f"| {work} | {shape} | {' | '.join(cells)} |")
+            ratio = best / us["seconds"] if best else float("inf")
+            lines.append((ratio, f"| {work} | {shape} | {' | '.join(cells)} | {ratio:.2f} |"))
+    for _, line in sorted(lines):
+        print(line)
 
 
 def tell_more(rows: list[tuple[str, str]], found: dict[str, dict[str, Any]]) -> None:

@@ -17,6 +17,8 @@ PLACE, KIND, NBYTES, STORED, CHECKSUM, COUNT, ENCODING, LEVELS, LENGTH, NESTED, 
 STATED, ADDRESS, SIZE, START, VALUES, COLUMNS = range(11, 17)
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)  # kinds of pages
 PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8  # encodings
+_SHORT = 64  # numbers, or groups of eight, that runs of one byte are shorter than
+_OF_BITS = np.unpackbits(np.arange(256, dtype=np.uint8), bitorder="little").reshape(256, 8)
 WIDEST = 32  # bits of a code
 _LONGEST = (1 << 31) - 1  # numbers, or groups of numbers, of a run
 
@@ -156,7 +158,7 @@ def _unpack_narrow(address, at, groups, bits, codes):
         for k in range(8):
             code = np.uint32((word >> (np.uint64(k) * bits)) & mask)
             most = max(most, code)
-            codes[i + np.uint64(k)] = np.int32(code)
+            codes[i + np.uint64(k)] = code
     return most
 
 
@@ -172,8 +174,41 @@ def _unpack_wide(address, at, groups, bits, codes):
             here = np.uint64(k) * bits
             code, other = np.uint32((one >> here) & mask), np.uint32((two >> here) & mask)
             most = max(most, code, other)
-            codes[i + np.uint64(k)], codes[i + np.uint64(k + 4)] = np.int32(code), np.int32(other)
+            codes[i + np.uint64(k)], codes[i + np.uint64(k + 4)] = code, other
     return most
+
+
+@step
+def _unpack_bits(address, at, stop, codes):
+    """Unpack short runs of numbers of one bit, as labels mostly are; returns the next byte and the next number.
+
+    A length that is unpredictable costs as much as thirty numbers. So more numbers are written than a run has, which
+    the next run overwrites.
+    """
+    done, end, last = np.uint64(0), np.int64(codes.size) - 8 * (_SHORT + 4), stop - _SHORT - 4
+    while np.int64(done) < end and at < last:
+        head = byte_at(address, at)
+        count = head >> _ONE
+        if count == np.uint64(0) or count >= np.uint64(_SHORT):
+            break
+        at += 1
+        if head & _ONE:
+            for j in range(np.uint64(0), count, np.uint64(4)):
+                for n in range(4):
+                    byte, i = byte_at(address, at + np.int64(j) + n), done + ((j + np.uint64(n)) << np.uint64(3))
+                    for k in range(8):
+                        codes[i + np.uint64(k)] = _OF_BITS[byte, k]
+            at, done = at + np.int64(count), done + (count << np.uint64(3))
+        else:
+            code = byte_at(address, at)
+            if code > _ONE:
+                at -= 1
+                break
+            for j in range(np.uint64(0), count, np.uint64(16)):
+                for k in range(16):
+                    codes[done + j + np.uint64(k)] = code
+            at, done = at + 1, done + count
+    return at, np.int64(done)
 
 
 @step
@@ -185,6 +220,9 @@ def _unpack(address, at, stop, width, limit, codes):
     done, most, bits = 0, np.uint32(0), np.uint64(width)
     mask, octet = (np.uint64(1) << bits) - np.uint64(1), (width + 7) >> 3
     while done < codes.size:
+        if width == 1 and limit > 1:
+            at, rows = _unpack_bits(address, at, stop, codes[done:])
+            done += rows
         head, at = varint(address, at, stop)
         count = np.int64(min(head >> np.uint64(1), np.uint64(_LONGEST + 1)))
         if at < 0 or not 0 < count <= _LONGEST:
@@ -204,7 +242,7 @@ def _unpack(address, at, stop, width, limit, codes):
             for i in range(8 * groups, rows):
                 code = np.uint32(_number(address, at, stop, i * width, mask))
                 most = max(most, code)
-                codes[done + i] = np.int32(code)
+                codes[done + i] = code
             at = min(at + count * width, stop)
         else:
             rows = min(count, codes.size - done)
@@ -217,7 +255,7 @@ def _unpack(address, at, stop, width, limit, codes):
                 return False
             code = np.uint32(word)
             most = max(most, code)
-            codes[done : done + rows] = np.int32(code)
+            codes[done : done + rows] = code
             at += octet
         done += rows
     return codes.size == 0 or np.int64(most) < limit
@@ -258,8 +296,30 @@ def _spread(codes, present, values):
         codes[i] = codes[at] if present[i] else 0
 
 
+@step
+def _unpack_booleans(address, at, stop, encoding, codes):
+    """Unpack booleans, either plain bits or a hybrid behind its length in four bytes; returns whether all are there."""
+    if encoding == PLAIN:
+        if (codes.size + 7) >> 3 > stop - at:
+            return False
+        for i in range(codes.size >> 3):
+            byte = byte_at(address, at + i)
+            for k in range(8):
+                codes[8 * i + k] = _OF_BITS[byte, k]
+        for i in range(8 * (codes.size >> 3), codes.size):
+            codes[i] = _OF_BITS[byte_at(address, at + (i >> 3)), i & 7]
+        return True
+    if encoding != RLE or stop - at < 4:
+        return codes.size == 0
+    length = np.int64(0)
+    for i in range(4):
+        length |= np.int64(byte_at(address, at + i)) << (8 * i)
+    at += 4
+    return length <= stop - at and _unpack(address, at, at + length, np.int64(1), np.int64(2), codes)
+
+
 @jit
-def unpack_pages(pages, nullable, limit, codes, present):
+def unpack_pages(pages, nullable, boolean, limit, codes, present):
     """Unpack the codes of dictionary pages, and find the values of others.
 
     Parameters
@@ -267,8 +327,10 @@ def unpack_pages(pages, nullable, limit, codes, present):
     pages : int64 array of shape (n, COLUMNS): `ADDRESS`, `SIZE` and `COUNT` are read, `START` and `VALUES` receive the
         offset and the number of the values that are not null
     nullable : whether pages begin with definition levels of 0 and 1, and their length in four bytes
+    boolean : whether values are booleans, which are codes of themselves
     limit : number of entries of the dictionary
-    codes : int32 array with an item for each row of all pages; 0 where a value is null or not a code
+    codes : uint8 or int32 array with an item for each row of all pages, which holds `limit`; 0 where a value is null or
+        not a code
     present : uint8 array of the same size, receives 0 where a value is null, else 1; undefined if none is
 
     Returns
@@ -290,7 +352,12 @@ def unpack_pages(pages, nullable, limit, codes, present):
             elif has_nulls and values == rows:
                 there[:] = 1
         page[START], page[VALUES] = start, values
-        if page[ENCODING] == PLAIN_DICTIONARY or page[ENCODING] == RLE_DICTIONARY:
+        if boolean:
+            if not _unpack_booleans(address, start, size, page[ENCODING], here[:values]):
+                return np.int64(-1)
+            if values < rows:
+                _spread(here, there, values)
+        elif page[ENCODING] == PLAIN_DICTIONARY or page[ENCODING] == RLE_DICTIONARY:
             width = np.int64(byte_at(address, start)) if start < size else np.int64(WIDEST + 1)
             if values and (width > WIDEST or not _unpack(address, start + 1, size, width, limit, here[:values])):
                 return np.int64(-1)
@@ -303,6 +370,50 @@ def unpack_pages(pages, nullable, limit, codes, present):
 
 @jit
 def gather(dictionary, codes, values):
-    """Write the value of each code, all of which must be in the dictionary."""
-    for i in range(codes.size):
-        values[i] = dictionary[np.uint64(codes[i])]
+    """Write the value of each code, all of which are in the dictionary; its last value is that of no code."""
+    if dictionary.size == 3:  # this loop is vectorized
+        one, two = dictionary[0], dictionary[1]
+        for i in range(codes.size):
+            values[i] = two if codes[i] else one
+    else:
+        for i in range(codes.size):
+            values[i] = dictionary[np.uint64(codes[i])]
+
+
+@jit
+def unframe(data, offsets, texts):
+    r"""Write texts that are each preceded by their length in four bytes one behind the other ("Plain").
+
+    Parameters
+    ----------
+    data : uint8 array
+    offsets : int32 array with an item more than there are texts, the first one 0; receives the ends of the texts
+    texts : uint8 array of the size of `data`
+
+    Returns
+    -------
+    bool
+        Whether the data hold as many texts.
+
+    Examples
+    --------
+    >>> offsets, texts = np.zeros(3, np.int32), np.zeros(12, np.uint8)
+    >>> unframe(np.frombuffer(b"\x01\0\0\0a\x03\0\0\0bcd", np.uint8), offsets, texts)
+    True
+    >>> offsets.tolist(), bytes(texts[:4])
+    ([0, 1, 4], b'abcd')
+    """
+    address, at, done = np.uint64(data.ctypes.data), np.int64(0), np.int64(0)
+    for n in range(offsets.size - 1):
+        if data.size - at < 4:
+            return False
+        length = np.int64(0)
+        for i in range(4):
+            length |= np.int64(byte_at(address, at + i)) << (8 * i)
+        at += 4
+        if length > data.size - at:
+            return False
+        texts[done : done + length] = data[at : at + length]
+        at, done = at + length, done + length
+        offsets[n + 1] = done
+    return True

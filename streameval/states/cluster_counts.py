@@ -119,22 +119,23 @@ class _ClusterBuilder:
         if self.spec.unlabelled:
             bare = (np.zeros(label.size) if batch.labelled is None else ~batch.labelled).astype(np.uint64)
         array = row_nulls(array)
+        if array.null_count and self.spec.nulls == "error":
+            where = f"{batch.name}: cluster column {self.spec.column!r}"
+            raise NullError(f"{where} has nulls; choose --nulls drop or --nulls singleton")
+        items = None if bare is not None else by_entry(array, label)
+        if items is not None:
+            at, counts, labels, nulls = items
+            self._null_rows += nulls
+            first, rest = identify(array.dictionary, self.spec.type, self.spec.scope, batch.partition)
+            self._segments.add_ids((first[at], *rest[at].T), counts, labels)
+            return
         if array.null_count:
-            if self.spec.nulls == "error":
-                where = f"{batch.name}: cluster column {self.spec.column!r}"
-                raise NullError(f"{where} has nulls; choose --nulls drop or --nulls singleton")
             valid = array.is_valid().to_numpy(zero_copy_only=False)
             self._null_rows += np.bincount(label[~valid], minlength=2)
             if bare is not None:
                 self._bare_rows[int(self.spec.nulls == "drop")] += int(bare[~valid].sum())
                 bare = bare[valid]
             array, label = array.drop_null(), label[valid]
-        items = None if bare is not None else by_entry(array, label)
-        if items is not None:
-            at, counts, labels = items
-            first, rest = identify(array.dictionary, self.spec.type, self.spec.scope, batch.partition)
-            self._segments.add_ids((first[at], *rest[at].T), counts, labels)
-            return
         first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)
         rest = rest if bare is None else np.column_stack((rest, bare))
         self._segments.add_ids(*by_run((first, *rest.T), label))

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from streameval.scan.faults import READ_ERRORS, opened, unreadable
 from streameval.scan.nested import column_of, stored_names
-from streameval.scan.parquet.columns import WINDOW, number_columns
+from streameval.scan.parquet.columns import WINDOW, coded_columns
 from streameval.scan.parquet.pages import (
     TEXT_BYTES,
     RangeFile,
@@ -230,7 +230,8 @@ class RowGroups:
             rows = min(rows, longest * max(1, TEXT_BYTES // max(1, _dictionary_bytes(file.metadata, numbers, coded))))
             if rows // 2 < longest <= rows:
                 rows = longest  # batches end with row groups: dictionaries are not joined
-            decoded = number_columns(handle, file, numbers, columns, STREAM_BUFFER if large else WINDOW, by_code)
+            window = STREAM_BUFFER if large else WINDOW
+            decoded = coded_columns(handle, file, numbers, columns, window, coded, by_code)
             left = [name for name in columns if name not in decoded]
             if left:
                 batches = file.iter_batches(rows, numbers, left, use_threads=False)

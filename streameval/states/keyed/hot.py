@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import MIX
@@ -216,24 +217,27 @@ def _has_long_runs(columns: Sequence[Array]) -> bool:
     return bool(first.size * LONG_RUN <= keys.size and np.unique(first).size * 2 > first.size)
 
 
-def by_entry(array: pa.Array, label: Array) -> tuple[Array, Array, Array] | None:
-    """The entries of a dictionary array with their counts and labels, as arrays of shape (n_items,).
+def by_entry(array: pa.Array, label: Array) -> tuple[Array, Array, Array, Array] | None:
+    """The entries of a dictionary array with their counts and labels, as arrays of shape (n_items,), and its nulls.
 
-    None if it is not a dictionary array without nulls whose entries have `REPEATS` rows on average. An entry with rows
-    of both labels is an item for each.
+    None if it is not a dictionary array whose entries have `REPEATS` rows on average. An entry with rows of both labels
+    is an item for each. The nulls are an int64 array of shape (2,), their rows by label.
 
     Examples
     --------
-    >>> array = pa.DictionaryArray.from_arrays([1, 0, 1, 1, 1, 0, 0, 1], [7, 9])
+    >>> array = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1, 1, 1, None, 0, 1]), [7, 9])
     >>> [column.tolist() for column in by_entry(array, np.array([0, 1, 0, 1, 0, 1, 1, 1], np.uint8))]
-    [[0, 1, 1], [3, 3, 2], [1, 0, 1]]
+    [[0, 1, 1], [2, 3, 2], [1, 0, 1], [0, 1]]
     """
-    if not pa.types.is_dictionary(array.type) or array.null_count or len(array.dictionary) * REPEATS > len(array):
+    if not pa.types.is_dictionary(array.type) or len(array.dictionary) * REPEATS > len(array):
         return None
-    table = np.zeros((len(array.dictionary), 2), np.int64)
-    tally_pairs(read_only(array.indices.to_numpy()), read_only(label), table)
-    at, labels = np.nonzero(table)
-    return at, table[at, labels], labels.astype(np.uint8)
+    codes, entries = array.indices, len(array.dictionary)
+    if codes.null_count:
+        codes = pc.fill_null(codes.cast(pa.int32()), entries)  # a null is a code of its own
+    table = np.zeros((entries + 1, 2), np.int64)
+    tally_pairs(read_only(codes.to_numpy()), read_only(label), table)
+    at, labels = np.nonzero(table[:entries])
+    return at, table[at, labels], labels.astype(np.uint8), table[entries]
 
 
 def by_run(columns: Sequence[Array], label: Array | None = None) -> tuple[Sequence[Array], Array, Array | None]:

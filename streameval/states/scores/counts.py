@@ -131,11 +131,12 @@ class _ScoreBuilder:
         self._null_weights: tuple[list[float], list[float]] = ([], [])
 
     def update(self, batch: Batch) -> None:
-        array, items = batch.columns[self.spec.column], None
-        if not self.spec.weighted and not array.null_count:
-            items = by_entry(row_nulls(array), batch.label)
+        array = row_nulls(batch.columns[self.spec.column])
+        items = None if self.spec.weighted else by_entry(array, batch.label)
         if items is not None:
-            self._add_entries(numbers(array.dictionary, self.spec.type), *items)
+            *entries, nulls = items
+            self._null_rows += nulls
+            self._add_entries(numbers(array.dictionary, self.spec.type), *entries)
         else:
             values, rows, missing = present(batch, self.spec.column, self.spec.type, nan=False)
             label, weights = batch.label[rows], NO_WEIGHTS

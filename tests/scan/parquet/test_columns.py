@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KINDS = {
-    pa.from_numpy_dtype(name): np.dtype(name) for name in ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
+    pa.from_numpy_dtype(name): np.dtype(name)
+    for name in ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
 }
+TEXTS = [pa.string(), pa.binary(), pa.large_string(), pa.dictionary(pa.int32(), pa.binary())]
 CODECS = ["none", "snappy", "zstd", "gzip", "lz4", "brotli"]
 
 
@@ -35,6 +37,7 @@ def _every_size() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decoded, "LEAST_ROWS", 0)
         patch.setattr(decoded, "CODED", float("inf"))
+        patch.setattr(decoded, "NARROW", float("inf"))
         yield
 
 
@@ -48,6 +51,10 @@ def tables(draw: st.DrawFn) -> pa.Table:
         pool = np.frombuffer(rng.bytes(dtype.itemsize * draw(st.sampled_from([1, 2, 3, 9, 300, 5000]))), dtype)
         values = np.where(rng.random(rows) < draw(st.sampled_from([0, 0.9])), pool[0], rng.choice(pool, rows))
         columns[str(kind)] = pa.array(values, kind, mask=draw(masks(rows)))
+    for kind in draw(st.lists(st.sampled_from(TEXTS), max_size=2, unique=True)):
+        pool = [b"", *(b"text%d" % rng.integers(0, 1 << 40) for _ in range(draw(st.sampled_from([1, 9, 300]))))]
+        values = pa.array(rng.choice(np.array(pool, object), rows), pa.binary(), mask=draw(masks(rows)))
+        columns[f"texts {kind}"] = values.dictionary_encode() if pa.types.is_dictionary(kind) else values.cast(kind)
     return pa.table(columns)
 
 
@@ -78,8 +85,8 @@ OPTIONS = st.fixed_dictionaries(
 
 def bits(array: pa.Array) -> Any:
     """Values so that equal bits are equal, and nulls are None."""
-    kind = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}.get(array.type, array.type)
-    return array.view(kind).to_pylist()
+    kind = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}.get(array.type)
+    return (array.view(kind) if kind else array).to_pylist()
 
 
 def scanned(path: Path, names: list[str], batch_rows: int) -> dict[str, list[Any]]:
