@@ -32,7 +32,8 @@ def pages_case(seed: int, folder: Path, tally: Tally) -> None:
     pool = np.array([b"%d" % number for number in numbers], dtype) if dtype.hasobject else numbers
     rows = rng.choice([1, 8, 100, 3000, 40_000])
     values = np.where(draws.random(rows) < rng.choice([0, 0.9]), pool[0], draws.choice(pool, rows))
-    column = pa.array(values, mask=draws.random(rows) < rng.choice([0, 0, 0.2]))
+    kind = pa.binary() if dtype.hasobject else None
+    column = pa.array(values, kind, mask=draws.random(rows) < rng.choice([0, 0, 0.2]))
     column = column.dictionary_encode() if dtype.hasobject else column
     path, options = folder / "pages.parquet", _options(rng)
     pq.write_table(pa.table({"number": column}), path, **options)
