@@ -211,7 +211,7 @@ class Estimate:
         >>> value, rows = Scalar.certain("mean", 0.5), {"rows": np.full(40, 10.0)}
         >>> by = [Estimate(value, 0.5 + x * np.cos(np.arange(40)), Sizes("u", rows)) for x in (0.03, 0.04, 0.01)]
         >>> [round(one.stderr, 3) for one in (*by, by[0].crossed_with(*by[1:]).two_way)]
-        [0.132, 0.177, 0.044, 0.216]
+        [0.133, 0.177, 0.044, 0.217]
         """
         if not self.crossed:
             return self
