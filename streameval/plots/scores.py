@@ -350,8 +350,9 @@ def mark_rates(ax: Axes, results: Sequence[Scalar], colors: Mapping[str, str]) -
         ax.set_xscale("log", nonpositive="clip")
         ax.set_xlim(lowest / 3, 1.05)
         canvas.plain_log(ax.xaxis)
+    left = ax.get_xlim()[0] if lowest < _LOW else 0.0  # a rate of 0 is at the edge of a logarithmic axis
     for x, y, color in points:
-        ax.plot(x, y, color=color, marker="o", markersize=5, zorder=4, clip_on=False)
+        ax.plot(max(x, left), y, color=color, marker="o", markersize=5, zorder=4, clip_on=False)
 
 
 def _name(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:

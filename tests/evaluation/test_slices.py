@@ -423,7 +423,7 @@ def test_what_cannot_slice_is_refused(by: str, error: type[Exception], message: 
         evaluate(data, score="score", by=by)
 
 
-NAMED = ["hour(sent_at)", "month(sent_at)", "length=0,20", "lower(country)", "utm=source", "count(1)", "a.b"]
+NAMED = ["hour(sent_at)", "month(sent_at)", "length=0,20", "lower(country)", "utm=source", "k=1", "count(1)", "a.b"]
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -368,6 +368,8 @@ def test_one_figure_of_everything(tmp_path: Path) -> None:
     [roc] = [ax for ax in plot(low).axes if ax.get_title() == "ROC curve"]
     assert roc.get_xscale() == "log"
     assert [float(np.asarray(one.get_xdata())[0]) for one in roc.get_lines()[-2:]] == [0.005, 0.2]
+    perfect = DATA.append_column("perfect", [DATA["label"].cast("float64")])
+    plot(evaluate(perfect, score=["perfect", "score"], metrics=["tpr@fpr=0.001", "fpr@tpr=0.9"])).canvas.draw()
     assert (tmp_path / "all.png").stat().st_size > 10_000
     one = evaluate(pa.table({"label": [1, 1], "score": [0.5, 0.7]}), score="score")
     panels = {ax.get_title(): texts(ax) for ax in plot(one).axes}
