@@ -348,9 +348,12 @@ def zone(name: str, given: object) -> str:
     import pyarrow as pa
 
     try:
-        pa.array([0], pa.timestamp("s", single(name, given))).cast(pa.string())
+        pa.array([0], pa.timestamp("s", single(name, given) or " ")).cast(pa.string())  # Arrow takes "" for no zone
     except (pa.ArrowInvalid, TypeError):
-        near = hint(str(given), zoneinfo.available_timezones())
+        text = str(given).casefold()
+        zones = sorted(zoneinfo.available_timezones())
+        same = [one for one in zones if text in (one.casefold(), one.casefold().split("/")[-1])]
+        near = hint(same[0], same) if same else hint(text, zones) if "/" in text else ""  # EST is not near CEST
         raise OptionError(
             f"{name}={given!r} is not a time zone that this machine knows; {near}write for instance Europe/Berlin, UTC "
             "or +02:00",

@@ -342,7 +342,7 @@ OPTIONS = (
            "[default: that of the column]"),
     Option("timezone", ZONE, None, ("update", "add"), "state", metavar="ZONE",
            help="Time zone of slices by hour, day, week or month, such as Europe/Berlin; times without a zone are UTC. "
-           "[default: that of the column in the first night]"),
+           "Nights of several zones in the first update need it. [default: that of the column in the first night]"),
     Option("mean_over", COLUMN, None, _EVALUATE, "state",
            "Average score metrics over the groups of this column, such as users (GAUC).", needs="scores"),
     Option("mean_weight", choice("rows", "positives", "equal"), "rows", _EVALUATE, "value",

@@ -183,6 +183,7 @@ class Files:
         )
         files = cls.of(engine, scanned, request.label, request.where, skip=options["on_error"] == "skip")
         request.slicing.check(files.scan.schema, files.names[0])
+        request.slicing.check_timezone(options["timezone"], files.scan.schema, files.names[0])
         request.resampling.check(files.scan.schema, files.names[0])
         requests = planned(request, files.scan)
         specs = folded_specs(requests, request.resampling, request.slicing)

@@ -107,8 +107,9 @@ class Slicing:
         return tuple(replace(made, zone=self.zones.get(made.name, "")) for made in found)
 
     def timezones(self, schema: pa.Schema) -> dict[str, str]:
-        """The time zone of each slicing column that is computed from times with a zone, or in a requested zone."""
-        zones = {each.name: each.zone_of(schema.field(each.column)) for each in self.derived(schema)}
+        """The zone of each column that is computed from times of a schema with a zone, or in a requested zone."""
+        derived = [each for each in self.derived(schema) if each.column in schema.names]
+        zones = {each.name: each.zone_of(schema.field(each.column)) for each in derived}
         return {name: zone for name, zone in zones.items() if zone}
 
     def check_apart(self, scores: Sequence[str]) -> None:
@@ -119,6 +120,11 @@ class Slicing:
                     f"by={name!r}: a slice would hold rows of one score; give edges, such as by='{name}=0.2,0.5'"
                 )
 
+    def check_timezone(self, timezone: str | None, schema: pa.Schema, name: str) -> None:
+        """Raise `OptionError` if a requested time zone changes no slice; `name` is the file that errors name."""
+        if timezone and not self.timezones(schema):
+            raise OptionError(f"{name}: {_NO_TIMES}", "timezone")
+
     def check(self, schema: pa.Schema, name: str) -> None:
         """Raise `SchemaError` if a column cannot be computed from this schema; `name` is the file that errors name."""
         for column in self.sources:
@@ -126,8 +132,6 @@ class Slicing:
                 _refuse_unknown_zone(schema.field(column), name)
         for each in self.derived(schema):
             each.check(schema.field(each.column), name)
-        if self.zones and not self.timezones(schema):
-            raise OptionError(f"{name}: {_NO_TIMES}", "timezone")
 
     def specs(self, specs: Sequence[Spec]) -> tuple[Spec, ...]:
         """The specs to fold instead of these."""

@@ -351,10 +351,11 @@ class LookUp:
         return self._find(metric, of, slice, label_class).value
 
     def slices(self, column: str | Sequence[str]) -> pa.Table:
-        """A table with one row per slice of a slicing, such as ``"country"`` or ``"country,channel"``; largest first.
+        """A table with one row per slice of a slicing, such as ``"country"`` or ``"country,channel"``.
 
-        A list names the columns of one slicing, such as ``["country", "channel"]``. The table has these columns,
-        `rows`, `positives`, and the value of each metric, such as ``roc_auc[score]``; undefined values are null.
+        The largest is first, but parts of times, dates and numbers between edges are in their own order. A list names
+        the columns of one slicing, such as ``["country", "channel"]``. The table has these columns, `rows`,
+        `positives`, and the value of each metric, such as ``roc_auc[score]``; undefined values are null.
 
         Raises
         ------

@@ -74,7 +74,10 @@ def extend_configuration(before: Configuration, given: Mapping[str, object]) -> 
         elif option.kind.many:
             options[name] = tuple(dict.fromkeys((*own, *value)))
         elif name == "timezone" and value != own and any(map(has_part, before.slicing.columns)):
-            raise contradiction_error(name, value, own, "the store has slices by times: create another store")
+            if not before.is_timezone(value):
+                zones = tuple(dict.fromkeys(before.zones.values()))
+                raise contradiction_error(name, value, zones, "the store has slices by times: create another store")
+            options[name] = value
         elif own == option.rest or name == "max_slices":  # a limit changes no state
             options[name] = value
         elif value != own:

@@ -179,8 +179,8 @@ class Changing:
             classes, weight, where, by, timezone, max_slices, unit, nan, nulls, unlabelled, cluster_scope, common_rows,
             approx, approx_agc, sample, sample_seed, on, label_time, label_conflicts, labels_open`` fix the states that
             are kept; ``where`` must be SQL. Slices by parts of times are in `timezone`, by default in the zone of the
-            column in the first night. ``metrics, truncate, aul_threshold, assignment_cells, at, clip, ci, quantiles``
-            are defaults that an evaluation may change.
+            column in the first night; nights of several zones in the first update need it. ``metrics, truncate,
+            aul_threshold, assignment_cells, at, clip, ci, quantiles`` are defaults that an evaluation may change.
 
         Returns
         -------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -566,7 +567,9 @@ def test_parts_of_times_are_those_of_the_zone(tmp_path: Path, zones: tuple[str |
         half = slice(200 * i, 200 * i + 200)
         times = pa.array(seconds[half], pa.timestamp("s", name))
         files.append(tmp_path / f"{i}.parquet")
-        pq.write_table(pa.table({"label": labels[half], "score": scores[half], "sent": times}), files[-1])
+        pq.write_table(
+            pa.table({"label": labels[half], "score": scores[half], "sent": times, "read": times}), files[-1]
+        )
     local = [dt.datetime.fromtimestamp(at, zone) for at in seconds.tolist()]
     parts = {"hour(sent)": [at.hour for at in local], "day(sent)": [f"{at:%Y-%m-%d}" for at in local]}
     options: dict[str, Any] = {"score": "score", "by": list(parts), "metrics": "roc_auc"}
@@ -603,10 +606,18 @@ def test_parts_of_times_are_those_of_the_zone(tmp_path: Path, zones: tuple[str |
         with pytest.raises(SchemaError, match=r"has times in \+05:30, unlike the nights of the store \(without a zone"):
             own.update(files[1])
     else:  # the zone of the first night is that of the column
-        own.update(files[1])
         named = {"timezone": zones[0]} if zones[0] else {}
+        own.update(files[1], **named)
+        own.add(data=files, by="hour(read)", **named)
         assert own.evaluate(by="hour(sent)").slices("hour(sent)") == evaluate(
             files, score="score", by="hour(sent)", **named
         ).slices("hour(sent)")
-    with pytest.raises(OptionError, match=r"'Europe/Berln' is not a time zone .*; did you mean 'Europe/Berlin'"):
-        evaluate(files, **options, timezone="Europe/Berln")
+    dates = pa.array([at.date() for at in local], pa.date32())
+    pq.write_table(pa.table({"label": labels, "score": scores, "sent": dates}), tmp_path / "dates.parquet")
+    store = Store(tmp_path / "days", threads=1)
+    store.update(files[0], score="score", by="day(sent)")
+    with nullcontext() if zones[0] is None else pytest.raises(SchemaError, match=r"has dates, unlike .*\(in "):
+        store.update(tmp_path / "dates.parquet")
+    for name, hint in {"Europe/Berln": "did you mean 'Europe/Berlin'", "CEST": "write for", "": "write for"}.items():
+        with pytest.raises(OptionError, match=f"{name!r} is not a time zone .*; {hint}"):
+            evaluate(files, **options, timezone=name)

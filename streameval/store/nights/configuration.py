@@ -26,7 +26,7 @@ from streameval.evaluation.slicing import Slicing
 from streameval.kinds import ByColumn, InMemory, in_words, zone
 from streameval.options import active, honoured, kept_options, recorded, refuse
 from streameval.scan import Piece, Scan, Where
-from streameval.scan.derived import IdName
+from streameval.scan.derived import IdName, has_part
 from streameval.scan.pieces import without_views
 from streameval.scan.widen import plain, widen
 from streameval.states.grouped.spec import GroupedSpec, divisible
@@ -180,7 +180,7 @@ class Configuration:
         """
         scores = given.get("score")
         if isinstance(scores, Mapping) or "{class}" in str(scores):
-            named = ", ".join(scores) if isinstance(scores, Mapping | list | tuple) else str(scores)
+            named = str(scores) if isinstance(scores, Mapping) else in_words(scores)
             raise OptionError(
                 f"score={named}: a store keeps one class; name its column and the class (--score p_spam --pos-label "
                 "spam), in a store for each class, or evaluate the files for all",
@@ -264,13 +264,14 @@ class Configuration:
     def refuse_others(self, given: Mapping[str, object]) -> None:
         """Raise `OptionError` if an update names options that differ from the store's."""
         for name, value in plain_options(given).items():
-            if name in KEPT and value != self.options[name]:
+            if name in KEPT and value != self.options[name] and not (name == "timezone" and self.is_timezone(value)):
                 remedy = _otherwise(name, self.options[name])
                 if name in REPORTED:
                     remedy = "name it when you evaluate the store (show)"
                 elif name in (*SUBSETS, "by"):
                     remedy = "leave it out, or add a column to the store (add)"
-                raise contradiction_error(name, value, self.options[name], remedy)
+                own = self.zones.values() if name == "timezone" else ()
+                raise contradiction_error(name, value, tuple(dict.fromkeys(own)) or self.options[name], remedy)
 
     def asked(self, given: Mapping[str, object]) -> dict[str, Any]:
         """The options of an evaluation: the given ones, and the store's for all others.
@@ -359,6 +360,10 @@ class Configuration:
         kinds = {name.removeprefix("by "): kind for name, kind in self.types.items() if name.startswith("by ")}
         return {name: zone for name, kind in kinds.items() if (zone := _zone(kind))}
 
+    def is_timezone(self, name: str) -> bool:
+        """Whether all slices by parts of times are in this zone, requested or not."""
+        return {self.zones.get(column) for column in self.slicing.columns if has_part(column)} == {name}
+
     @property
     def _all_states(self) -> dict[str, object]:
         """Options that request all states; labels are included only if a metric of the store needs them."""
@@ -369,6 +374,8 @@ class Configuration:
     def typed(self, planned: Scan) -> Configuration:
         """The configuration, with key types from a scan for the columns that have none yet."""
         schema, types = planned.schema, dict(self.types)
+        if not self.zones and any(has_part(column) for column, _ in self.untyped):
+            self.slicing.check_timezone(self.options["timezone"], schema, planned.pieces[0].name)
         for column, name in self.untyped:
             if name in self.late_ids:
                 check_ids(schema.field(column).type, column, planned.pieces[0].name)
@@ -442,15 +449,18 @@ class Configuration:
         return replace(planned, schema=pa.schema(fields))
 
     def _check_zones(self, planned: Scan, slices: Mapping[str, str]) -> None:
-        """Raise `SchemaError` if times have a zone, and those of the nights of the store have none, or conversely."""
-        for each in () if self.options["timezone"] else self.slicing.derived(planned.schema):
+        """Raise `SchemaError` if times are in a zone, and those of the nights of the store are not, or conversely."""
+        for each in self.slicing.derived(planned.schema):
             field = planned.schema.field(each.column)
-            own, kept = replace(each, zone="").zone_of(field), _zone(slices.get(each.name, ""))
-            if each.name in slices and pa.types.is_timestamp(plain(field.type)) and bool(own) != bool(kept):
+            own = replace(each, zone=self.options["timezone"] or "").zone_of(field)
+            kept = _zone(slices.get(each.name, ""))
+            if each.name in slices and bool(own) != bool(kept):
+                times = pa.types.is_timestamp(plain(field.type))
+                have = f"times {_in_zone(own)}" if times else "dates"
+                remedy = " with one zone for all nights (--timezone)" if times else ""
                 raise SchemaError(
-                    f"{planned.pieces[0].name}: column {each.column!r} has times {_in_zone(own)}, unlike the nights of "
-                    f"the store ({_in_zone(kept)}); write the column as there, or create another store with one zone "
-                    "for all nights (--timezone)"
+                    f"{planned.pieces[0].name}: column {each.column!r} has {have}, unlike the nights of the store "
+                    f"({_in_zone(kept)}); write the column as there, or create another store{remedy}"
                 )
 
     @property
