@@ -112,14 +112,22 @@ def texts(name: str, given: object) -> tuple[str, ...]:
     """
     several = _elements(given)
     if several is None or not all(isinstance(text, str) for text in several):
-        arrays = ""
-        if name in ("label", "score") and not isinstance(given, dict):
-            arrays = "; roc_auc_score(y_true, y_score) and average_precision_score take arrays"
-        raise OptionError(f"{name}={str(given)[:60]} must be a name or a list of names{arrays}")
+        raise _not_named(name, given, "a name or a list of names")
     _refuse_empty(name, several)
     for text in several:
         _refuse_bytes(name, text)
     return tuple(dict.fromkeys(map(str, several)))
+
+
+def _not_named(name: str, given: object, wanted: str) -> OptionError:
+    """The error for a value that names no column; one for arrays says what takes them."""
+    text, values = " ".join(str(given).split()), given if isinstance(given, list | tuple) else (None,)
+    arrays = hasattr(plain(given), "__array__") or all(map(_is_number, values))
+    remedy = "; roc_auc_score(y_true, y_score) and average_precision_score take arrays"
+    return OptionError(
+        f"{name}={text if len(text) <= 60 else f'{text[:59]}…'} must be {wanted}"
+        f"{remedy if arrays and name in ('label', 'score') else ''}"
+    )
 
 
 def _refuse_bytes(name: str, text: str) -> None:
@@ -227,7 +235,7 @@ def _elements(given: object) -> Sequence[Any] | None:
 def column(name: str, given: object) -> str | None:
     """The name of a column; None for an empty string."""
     if given is not None and not isinstance(given, str):
-        raise OptionError(f"{name}={given!r} must be the name of a column")
+        raise _not_named(name, given, "the name of a column")
     _refuse_bytes(name, given or "")
     return given or None
 

@@ -127,15 +127,16 @@ def explains_arguments(function: Callable[P, R]) -> Callable[P, R]:
         try:
             signature.bind(*values, **named)
         except TypeError as error:
-            text = f"{function.__name__}() {error}"
-            for name in named:
-                text += f"; {hint(name, signature.parameters)}" if name not in signature.parameters else ""
+            unknown = [name for name in named if name not in signature.parameters]
+            said = [f"an unexpected keyword argument {one!r}; {hint(one, signature.parameters)}" for one in unknown]
+            reason = f"got {' and '.join(one.rstrip('; ') for one in said)}" if said else str(error)
+            text = f"{function.__name__}() {reason}"
             if len(values) > 1:
-                text += (
-                    "; columns are named, as in evaluate(data, label='label', score='score'), and "
-                    "roc_auc_score(y_true, y_score) and average_precision_score take arrays"
-                )
-            raise TypeError(text.rstrip(" ;")) from None
+                first = list(signature.parameters)[1]
+                text += f"; columns are named, as in {function.__name__}(data, {first}={first!r})"
+                if function.__name__ == "evaluate":
+                    text += ", and roc_auc_score(y_true, y_score) and average_precision_score take arrays"
+            raise TypeError(text) from None
         return function(*values, **named)
 
     return call

@@ -570,6 +570,11 @@ def test_arguments_that_are_meant_are_named() -> None:
     """A misspelt keyword by its nearest, arrays by the functions that take them."""
     calls: list[tuple[Callable[..., object], dict[str, Any], str]] = [
         (evaluate, {"metric": "roc_auc"}, r"evaluate\(\) .* 'metric'; did you mean 'metrics'\?$"),
+        (
+            evaluate,
+            {"scores": "a", "metric": "b"},
+            r" 'scores'; did you mean 'score'\? and an .* 'metric'; did you mean",
+        ),
         (evaluate, {"unlabeled": "drop"}, "did you mean 'unlabelled'"),
         (attribute, {"scores": "score"}, r"attribute\(\) .* did you mean 'score'"),
         (churn, {"clusters": "id"}, r"churn\(\) .* did you mean 'cluster'"),
@@ -580,5 +585,9 @@ def test_arguments_that_are_meant_are_named() -> None:
     with pytest.raises(TypeError, match=r"too many positional arguments; columns are named.* roc_auc_score\(y_true"):
         evaluate([0, 1], [0.1, 0.2])  # type: ignore[misc]  # what a user of scikit-learn writes
     refused(OptionError, pa.table(GOOD), "score=[0.1, 0.2] must be a name", "roc_auc_score", score=[0.1, 0.2])
+    with pytest.raises(TypeError, match=r"columns are named, as in churn\(data, cluster='cluster'\)$"):
+        churn("data", "id")  # type: ignore[misc]  # as above
+    for given in (np.arange(100), [0, 1]):
+        refused(OptionError, pa.table(GOOD), "must be the name of a column; roc_auc_score", label=given)
     refused(OptionError, pa.table(GOOD), "metric 'ari' (adjusted_rand_index) needs a cluster column", metrics="ari")
     refused(OptionError, pa.table(GOOD), "no metric is named 'auc'; did you mean 'roc_auc'?", metrics="auc")
