@@ -331,7 +331,7 @@ def ages(name: str, given: object) -> tuple[int, ...]:
     several = str(given).split(",") if isinstance(given, str | int) else _elements(given)
     texts = [str(one).strip() for one in several or ()]
     if not texts or not all(re.fullmatch(r"\d{1,5}", text) for text in texts):
-        raise OptionError(f"{name}={given!r} must be whole numbers of days, such as 1,7,30", name)
+        raise OptionError(f"{name}={given!r} must be whole numbers of days of at most 99999, such as 1,7,30", name)
     return tuple(sorted({int(text) for text in texts}))
 
 
