@@ -556,20 +556,22 @@ def maturity(store: Store, to: Output, **asked: Any) -> None:
 
     For each night and age: the share of rows that had a label, the share of these that are positive, the metric with
     the labels up to that age, and its change to today. The age of a label is its time, or else the end of the newest
-    night at its arrival, less the end of its night. The last rows are of all nights that reached the largest age:
-    shares of all their rows, and means of the values. A night that closed for late labels keeps the values of the
-    store's metrics at the default ages.
+    night at its arrival, less the end of its night. A night has reached an age once the newest night ended, or the
+    latest label was given, that much later. The last rows are of all nights that reached the largest age: shares of all
+    their rows, and means over the nights with a value at every age. A night that closed for late labels keeps the
+    values of the store's metrics at the default ages up to then.
     """
     result = store.maturity(**asked)
     for path in to.out:
         result.save(path)
     if to.plot is not None:
         result.plot(to.plot)
-    heads = result.rows[0]._fields if result.rows else ("night",)
     rows = [
         [row.night, str(row.age), *("" if cell != cell else digits(cell) for cell in row[2:])] for row in result.rows
     ]
-    to.deliver(lambda: result.to_json(indent=2), lambda: table(heads, rows, heads[1:]))
+    heads = result.to_arrow().column_names
+    parts = [table(heads, rows, heads[1:])] if rows else []
+    to.deliver(lambda: result.to_json(indent=2), lambda: stacked(*parts, *result.notes))
 
 
 GATES = (check, diagnose, drift, maturity)

@@ -14,7 +14,7 @@ from streameval.saving import TABULAR, check_writable, ending
 from streameval.store.nights.fold import Folding, Night
 from streameval.store.nights.late import read_labels
 from streameval.store.nights.maturity import Aging
-from streameval.store.nights.open_nights import OPEN, OpenNight, close_night, find_closing, find_reopening
+from streameval.store.nights.open_nights import OPEN, OpenNight, close_night, find_closing, find_reopening, newest_day
 from streameval.wording import few
 
 if TYPE_CHECKING:
@@ -154,8 +154,11 @@ def close_nights(context: StoreContext, configuration: Configuration, entries: M
     closing = find_closing([*entries.values()], configuration)
     if not closing:
         return {}
-    aging = Aging.of(configuration, context.files, context.engine())
-    return {entry.partition: close_night(aging.close(entry)) for entry in closing}
+    engine, newest = context.engine(), newest_day(entries)
+    with engine.progress:
+        aging = Aging.of(configuration, context.files, replace(engine, threads=1), newest)
+        closed = engine.each(lambda entry: close_night(aging.close(entry)), closing, "night")
+    return {entry.partition: entry for entry in closed}
 
 
 def reopen_nights(context: StoreContext, configuration: Configuration, entries: Sequence[Entry]) -> dict[str, Entry]:

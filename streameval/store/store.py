@@ -501,15 +501,18 @@ class Store(Changing):
         ages : sequence of int
             Days after the end of a night. A label is as old as its time (``label_time``), or else the end of the newest
             night at its arrival, is later than that. A night that closed for late labels keeps the values of the
-            store's own metrics at the default ages.
+            store's own metrics at the default ages that it had reached then; at others, they are null.
 
         Returns
         -------
         Maturity
             Has `rows`, and `to_arrow` with the columns ``night, age, labelled, positives, value, change``: for each
             night and each age that it has reached, the share of rows with a label, the share of these that are
-            positive, the metric with the labels up to that age, and its change to today. The rows of the night ``all``
-            are of the nights that reached the largest age: shares of all their rows, means of values and changes.
+            positive, the metric with the labels up to that age, and its change to today. A night has reached an age
+            if the newest night ended, or with ``label_time`` the latest label was given, that long after its own end;
+            the calendar does not count. The rows of the night ``all`` are of the nights that reached the largest age:
+            shares of all their rows (null if a closed night does not keep the age), and means of values and changes
+            over the `nights` of them that have a value at every age.
 
         Raises
         ------

@@ -135,7 +135,7 @@ def create(folder: Path, nights: int = 2, **options: Any) -> Store:
     store = Store(folder / "store", threads=1)
     for name in NIGHTS[:nights]:
         write_night(name, folder / "data")
-    store.update(folder / "data", **WHAT, **LATE | options)
+    store.update(folder / "data", **WHAT | LATE | options)
     return store
 
 
@@ -180,6 +180,7 @@ def test_maturity_is_what_labels_up_to_an_age_give_and_survives_closing(tmp_path
         rows = [(int(one), 20_454 + int(t), int(one) % 2) for one, t in zip(ids, times, strict=True)]
         files.append(write_labels(tmp_path / f"labels-{i}.parquet", rows))
         store.update(data, **(WHAT | late | last if not i else {}), labels=files[-1], allow_unmatched=True)
+    store.update(write_night(NIGHTS[2], tmp_path / "more").rename(tmp_path / "data" / "night=2026-01-06"))
     found = store.maturity("roc_auc", ages=ages).to_arrow().to_pylist()
     assert [(row["night"], row["age"]) for row in found] == [(n, age) for n in [*NIGHTS, "all"] for age in ages]
     for i, row in enumerate(found[:6]):
@@ -198,11 +199,49 @@ def test_maturity_is_what_labels_up_to_an_age_give_and_survives_closing(tmp_path
     store.vacuum(grace="0s")
     assert [entry.partition for entry in store.partitions() if not entry.state(OPEN, "")] == NIGHTS
     assert store.maturity("roc_auc", ages=ages).rows[:6] == before.rows[:6]
+    found = store.maturity("roc_auc", ages=(2, 3, 11))
+    closed = [(row.age, row.labelled) for row in found.rows if row.night == NIGHTS[0]]
+    assert [age for age, labelled in closed if labelled == labelled] == [3]  # it was closed later, and keeps no 2
+    none = store.maturity("roc_auc", ages=[9000])
+    assert none.notes == ("no night has reached an age; name smaller ages (--ages)",)
+    with pytest.raises(OptionError, match="maturity: no night has reached an age"):
+        none.plot(tmp_path / "none.svg")
     before.plot(tmp_path / "maturity.svg")
-    with pytest.raises(OptionError, match="ages='x' must be whole numbers of days"):
-        store.maturity("roc_auc", ages="x")
+    for bad in ("x", [10**6]):
+        with pytest.raises(OptionError, match="must be whole numbers of days of at most 99999"):
+            store.maturity("roc_auc", ages=bad)
     with pytest.raises(OptionError, match=r"pairwise\.fscore of c does not depend on labels"):
         create(tmp_path / "classes", nights=1, classes="k").maturity("pairwise.fscore")
+
+
+def test_maturity_of_all_nights_is_of_one_set_of_nights_and_of_the_store_alone(tmp_path):
+    """Shares of old nights, null without an age; means over nights with all ages, which a replay does not reach."""
+    store = create(tmp_path, nights=1, labels_open="3d", unlabelled="size", metrics=["roc_auc", "aul"])
+    names, later = (
+        [f"night=2026-01-{day:02}" for day in (3, 5, 7, 9)],
+        [(i, 20_457, i // 2 % 2) for i in range(0, IDS, 2)],
+    )
+    store.update(labels=write_labels(tmp_path / "labels.parquet", later))
+    for name in names:
+        store.update(write_night(NIGHTS[1], tmp_path / "data").rename(tmp_path / "data" / name))
+    found = store.maturity("roc_auc", ages=[1, 3])
+    ages = {name: [row.age for row in found.rows if row.night == name] for name in [NIGHTS[0], *names, "all"]}
+    assert list(ages.values()) == [[1, 3]] * 3 + [[1], [], [1, 3]]
+    rows = [[row for row in found.rows if row.age == age] for age in (1, 3)]
+    for some in rows:
+        of_old = some[:3]
+        assert some[-1].labelled == pytest.approx(np.mean([row.labelled for row in of_old]))
+        own = [row.value for i, row in enumerate(of_old) if all(r[i].value == r[i].value for r in rows)]
+        assert found.nights == len(own) == 2
+        assert some[-1].value == pytest.approx(np.mean(own))
+    lacking = store.maturity("roc_auc", ages=[1, 2, 3])
+    assert (lacking.nights, "no mean of all nights" in lacking.notes[0]) == (0, True)
+    assert [row.labelled for row in lacking.rows[-3:]] == pytest.approx(
+        [rows[0][-1].labelled, np.nan, rows[1][-1].labelled], nan_ok=True
+    )
+    young = store.maturity("roc_auc")
+    assert young.notes == ("no night has reached 90 days, so there is no row of all nights",)
+    assert (young.to_dict()["basis"], "basis" in store.maturity("aul").to_dict()) == ("labelled rows", False)
 
 
 def test_contradictions_refuse_the_delivery_or_the_later_file_wins(tmp_path):
@@ -238,7 +277,7 @@ def test_columns_are_added_to_open_nights(tmp_path):
     joined = Store(tmp_path / "other", threads=1)
     joined.update(tmp_path / "joined", **WHAT | {"score": ["s", "k"]}, sketch="s", unlabelled="size")
     assert {key: one for key, one in contents(store).items() if key[0] == NIGHTS[2]} == contents(joined)
-    values = {row.night: row.value for row in store.maturity("roc_auc", of="k", ages=[1]).rows}
+    values = {row.night: row.value for row in store.maturity("roc_auc", of="k", ages=[0]).rows}
     assert values[NIGHTS[1]] != values[NIGHTS[1]]
     assert values[NIGHTS[2]] == joined.evaluate().value("roc_auc", of="k")
 
@@ -439,7 +478,16 @@ def test_the_command_line_takes_labels_without_data(tmp_path, capsys):
     for command in (["history", store, "--metric", "roc_auc"], ["attribute", store, "--score", "s", "--by", "g"]):
         main(command, standalone_mode=False)
         assert "labelled rows, not an estimate for all" in capsys.readouterr().out
-    main(["maturity", store, "--metric", "roc_auc", "--ages", "30,1", "--json", "-"], standalone_mode=False)
-    assert '"age": 30' in capsys.readouterr().out
-    main(["maturity", store, "--metric", "roc_auc", "--plot", f"{tmp_path}/maturity.png"], standalone_mode=False)
-    assert "night=2026-01-01   90" in capsys.readouterr().out
+    plot = f"{tmp_path}/maturity.png"
+    for days, note in (
+        ("1", "no night has reached an age"),
+        ("0,1", "no night has reached 1 day"),
+        ("0", "of 1 night"),
+    ):
+        main(["maturity", store, "--metric", "roc_auc", "--ages", days], standalone_mode=False)
+        shown = capsys.readouterr().out
+        assert (note in shown, "night=2026-01-01    0" in shown) == (True, days != "1")
+    main(
+        ["maturity", store, "--metric", "roc_auc", "--ages", "0", "--json", "-", "--plot", plot], standalone_mode=False
+    )
+    assert '"age": 0' in capsys.readouterr().out

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
@@ -353,27 +354,62 @@ def read_labels(configuration: Configuration, files: PublishedFiles) -> LateLabe
     return _resolved(read_statements(configuration, files), cast("LateSource", configuration.late), configuration)[0]
 
 
-def resolve_by_age(
-    night: OpenNight, every: Statements, configuration: Configuration, ages: Sequence[int]
-) -> list[LateLabels]:
-    """The labels of an open night that are at most some days old, for each of these ages in ascending order.
+@dataclass(frozen=True)
+class LabelsByAge:
+    """The statements of a store by their age after the end of a night.
 
     A statement is as old as its time is later than the end of the night; without times, as the end of the newest night
-    at its arrival. Labels of equal statements are one object.
+    at its arrival.
+
+    Attributes
+    ----------
+    every : the statements
+    configuration : that of the store
     """
-    source = cast("LateSource", configuration.late)
-    ids, labels = _table_of(every, configuration), _resolved(every, source, configuration)[0]
-    own = every.only(np.flatnonzero(_have(every, ids, night.find(ids, labels))))
-    times = own.times if source.time else (own.nights + 1 - _EPOCH) * _DAY
-    end = (day_of(night.entry.partition, "").toordinal() + 1 - _EPOCH) * _DAY
-    resolved: dict[int, LateLabels] = {}
-    labels_by_age = []
-    for age in ages:
-        rows = np.flatnonzero(times <= end + age * _DAY)
-        if rows.size not in resolved:
-            resolved[rows.size] = _resolved(own.only(rows), source, configuration)[0]
-        labels_by_age.append(resolved[rows.size])
-    return labels_by_age
+
+    every: Statements
+    configuration: Configuration
+
+    @cached_property
+    def _ids(self) -> IdTable:
+        return _table_of(self.every, self.configuration)
+
+    @cached_property
+    def _labels(self) -> LateLabels:
+        return self._resolve(self.every)
+
+    def _resolve(self, statements: Statements) -> LateLabels:
+        return _resolved(statements, cast("LateSource", self.configuration.late), self.configuration)[0]
+
+    @property
+    def _is_timed(self) -> bool:
+        return bool(cast("LateSource", self.configuration.late).time)
+
+    def clock(self, newest: int) -> int:
+        """Up to when labels are known, in microseconds since 1970: the end of the newest night or a later label."""
+        end = (newest + 1 - _EPOCH) * _DAY
+        return int(self.every.times.max(initial=end)) if self._is_timed else end
+
+    def of(self, night: OpenNight) -> Statements:
+        """The statements about rows of an open night."""
+        return self.every.only(np.flatnonzero(_have(self.every, self._ids, night.find(self._ids, self._labels))))
+
+    def resolve(self, own: Statements, name: str, ages: Sequence[int]) -> list[LateLabels]:
+        """The labels of a night, from its own statements up to each age; those of equal statements are one object."""
+        times = own.times if self._is_timed else (own.nights + 1 - _EPOCH) * _DAY
+        resolved: dict[int, LateLabels] = {}
+        labels = []
+        for age in ages:
+            rows = np.flatnonzero(times <= reach(name, age))
+            if rows.size not in resolved:
+                resolved[rows.size] = self._resolve(own.only(rows))
+            labels.append(resolved[rows.size])
+        return labels
+
+
+def reach(name: str, age: int) -> int:
+    """When a night reaches an age in days, in microseconds since 1970."""
+    return (day_of(name, "").toordinal() + 1 - _EPOCH + age) * _DAY
 
 
 def find_unused(entries: Sequence[Entry], configuration: Configuration, files: PublishedFiles) -> Statements | None:

@@ -1,8 +1,9 @@
 """Maturity: what a metric of a night was while its labels arrived.
 
 An open night is folded anew from its rows with the statements up to each age, by the ordinary builders, so that each
-value is exact. When a night closes, the values of the store's own metrics at `AGES` go into its facts, and survive the
-rows. Pooled values of all nights cannot be computed from values alone; their mean is given instead.
+value is exact. When a night closes, the values of the store's own metrics at those `AGES` that it reached go into its
+facts, and survive the rows. Ages are reached by nights and labels that arrive, not by the calendar. Pooled values of
+all nights cannot be computed from values alone; their mean is given instead.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -21,11 +22,11 @@ from streameval.results import Source
 from streameval.saving import Saved
 from streameval.store.files.entries import Aged
 from streameval.store.nights.fold import Folding, dependent_states
-from streameval.store.nights.late import read_statements, resolve_by_age
+from streameval.store.nights.late import LabelsByAge, reach, read_statements
 from streameval.store.nights.merge import Column, finalize_nights
-from streameval.store.nights.open_nights import OPEN, OpenNight
-from streameval.store.nights.partitions import day_of, select_entries
-from streameval.wording import canonical
+from streameval.store.nights.open_nights import OPEN, OpenNight, newest_day
+from streameval.store.nights.partitions import select_entries
+from streameval.wording import canonical, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,11 +43,11 @@ if TYPE_CHECKING:
     from streameval.store.files.entries import Entry
     from streameval.store.files.published import StateFiles
     from streameval.store.nights.configuration import Configuration
-    from streameval.store.nights.late import Statements
 
 AGES = (1, 3, 7, 14, 30, 60, 90)  # days, of the values that a closed night keeps
 _LABELLED = ("score", "cluster")  # families of columns whose metrics depend on labels
 ALL = "all"  # in place of a night: the nights that reached the largest age
+_NONE = "no night has reached an age; name smaller ages (--ages)"
 
 
 class MaturityRow(NamedTuple):
@@ -77,14 +78,20 @@ class Maturity(Saved):
     Attributes
     ----------
     metric, of : the metric and its column
+    ages : the ages in days, in ascending order
     rows : by night and age, only ages that a night has reached; then those of ``all`` nights that reached the largest
         age: shares of their rows together, and means of the values and changes of single nights
+    nights : number of nights behind these means, the same at each age: those with a value at every age
+    basis : ``labelled rows`` if values are of these alone; None if they count every row
     source : where the values come from
     """
 
     metric: str
     of: str
+    ages: tuple[int, ...]
     rows: tuple[MaturityRow, ...]
+    nights: int
+    basis: str | None
     source: Source = field(default_factory=Source, repr=False, compare=False)
 
     def to_arrow(self) -> pa.Table:
@@ -102,14 +109,33 @@ class Maturity(Saved):
 
     def to_dict(self) -> dict[str, object]:
         """Plain values; NaN becomes None."""
-        rows = self.to_arrow().to_pylist()
-        facts = {"streameval": __version__, "metric": self.metric, "of": self.of, "basis": "labelled rows"}
-        return {**facts, "rows": rows}
+        facts = {"streameval": __version__, "metric": self.metric, "of": self.of}
+        basis = {"basis": self.basis} if self.basis else {}
+        return {**facts, **basis, "nights": self.nights, "rows": self.to_arrow().to_pylist()}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the rows of ``all`` nights rest on, or why they are missing."""
+        if not self.rows:
+            return (_NONE,)
+        if self.rows[-1].night != ALL:
+            return (f"no night has reached {plural(self.ages[-1], 'day')}, so there is no row of all nights",)
+        if not self.nights:
+            return ("no night has a value at every age, so there is no mean of all nights; name other ages (--ages)",)
+        return (f"the means of all nights are of {plural(self.nights, 'night')} with a value at every age",)
 
     def plot(self, save_to: str | Path | None = None) -> Axes:
-        """Plot the values over the ages, a line for each night; returns the matplotlib Axes."""
+        """Plot the values over the ages, a line for each night; returns the matplotlib Axes.
+
+        Raises
+        ------
+        OptionError
+            If no night has reached an age, or the file cannot be written.
+        """
         from streameval.plots.comparisons import plot_series
 
+        if not self.rows:
+            raise OptionError(f"maturity: {_NONE}", "ages")
         ages = sorted({row.age for row in self.rows})
         lines = {}
         for night, rows in groupby(self.rows, lambda row: row.night):
@@ -130,18 +156,21 @@ def maturity_of(context: StoreContext, metric: str, of: str | None, ages: Sequen
         raise OptionError(f"maturity: {metric} of {column.w.of} does not depend on labels; name a metric that does")
     entries = [entry for entry in select_entries(snapshot.entries) if entry.rows] if snapshot.entries else []
     newest = [result.value for result in nightly.values(entries, metric, column.w.of)]
-    aging, now, nights = Aging.of(configuration, context.files, context.engine(), [column]), datetime.now(UTC), []
+    today = datetime.fromtimestamp(snapshot.when / 1000, UTC).date()
+    last = newest_day((entry.partition for entry in entries), today)
+    aging, nights = Aging.of(configuration, context.files, context.engine(), last, [column]), []
     for entry, value in zip(entries, newest, strict=True):
-        reached = [age for age in ages if _is_reached(entry, age, now)]
-        aged = aging.measure(entry, reached) if entry.state(OPEN, "") else entry.aged
+        aged = aging.measure(entry, aging.reached(entry, ages)) if entry.state(OPEN, "") else entry.aged
         nights.append(_Night(entry, value, {one.age: one for one in aged}))
     name = f"{metric}[{column.w.of}]"
-    rows = [night.row(age, name) for night in nights for age in ages if _is_reached(night.entry, age, now)]
-    old = [night for night in nights if _is_reached(night.entry, max(ages), now)]
-    rows += [_all_of(old, age, name) for age in ages if old]
+    rows = [night.row(age, name) for night in nights for age in aging.reached(night.entry, ages)]
+    old = [night for night in nights if aging.reached(night.entry, ages[-1:])]
+    whole = [night for night in old if not any(math.isnan(night.row(age, name).change) for age in ages)]
+    rows += [_all_of(old, whole, age, name) for age in ages if old]
+    basis = None if column.w.spec.traits.unlabelled else "labelled rows"
     command = f"streameval maturity {context.location.name} --metric {metric} --of {column.w.of}"
     source = Source((context.location.name,), 0, command, len(entries))
-    return Maturity(metric, column.w.of, tuple(rows), source)
+    return Maturity(metric, column.w.of, tuple(ages), tuple(rows), len(whole), basis, source)
 
 
 class _Night(NamedTuple):
@@ -161,22 +190,18 @@ class _Night(NamedTuple):
         return MaturityRow(self.entry.partition, age, share, rate, number, self.newest - number)
 
 
-def _all_of(nights: Sequence[_Night], age: int, name: str) -> MaturityRow:
-    """The row of several nights at an age, of which those count that have one."""
-    nights = [night for night in nights if age in night.aged]
-    rows, labelled, positives = (
-        sum(counts) for counts in zip(*((n.entry.rows, *n.aged[age][1:3]) for n in nights), (0, 0, 0), strict=True)
+def _all_of(old: Sequence[_Night], whole: Sequence[_Night], age: int, name: str) -> MaturityRow:
+    """The row of all `old` nights at an age: shares, unless one lacks the age, and means of the `whole` ones."""
+    aged = [night.aged[age] for night in old if age in night.aged]
+    labelled, positives = sum(one.labelled for one in aged), sum(one.positives for one in aged)
+    share = labelled / sum(night.entry.rows for night in old) if len(aged) == len(old) else math.nan
+    rate = positives / labelled if labelled and len(aged) == len(old) else math.nan
+    own = [night.row(age, name) for night in whole]
+    value, change = (
+        math.fsum(some) / len(own) if own else math.nan
+        for some in ([row.value for row in own], [row.change for row in own])
     )
-    own = [row for night in nights if not math.isnan((row := night.row(age, name)).change)]
-    values, changes = [row.value for row in own], [row.change for row in own]
-    value, change = (math.fsum(some) / len(own) if own else math.nan for some in (values, changes))
-    shares = labelled / rows if rows else math.nan, positives / labelled if labelled else math.nan
-    return MaturityRow(ALL, age, *shares, value, change)
-
-
-def _is_reached(entry: Entry, age: int, now: datetime) -> bool:
-    """Whether a night ended at least some days ago."""
-    return datetime.combine(day_of(entry.partition, ""), time(), UTC) + timedelta(days=age + 1) <= now
+    return MaturityRow(ALL, age, share, rate, value, change)
 
 
 @dataclass(frozen=True)
@@ -188,14 +213,16 @@ class Aging:
     folding : folds nights of the store
     due : the states of the columns, each time with whether they take every row, or the labelled ones alone
     columns : the columns with their metrics
-    statements : all statements of the store
+    labels : all statements of the store
+    clock : when the last of nights and labels arrived, in microseconds since 1970
     engine : the engine of the run
     """
 
     folding: Folding
     due: Sequence[tuple[bool, frozenset[tuple[str, str]]]]
     columns: Sequence[Column]
-    statements: Statements
+    labels: LabelsByAge
+    clock: int
     engine: ThreadEngine
 
     @classmethod
@@ -204,28 +231,38 @@ class Aging:
         configuration: Configuration,
         files: StateFiles,
         engine: ThreadEngine,
+        newest: int,
         columns: Iterable[Column] | None = None,
     ) -> Aging:
-        """For those of some columns of a store, by default all, whose metrics depend on labels."""
+        """For those of some columns of a store, by default all, whose metrics depend on labels.
+
+        The newest night is given as `date.toordinal`.
+        """
         if columns is None:
             request = configuration.request()
             columns = [Column(request, w, {}) for w in configuration.wanted(request)]
         columns = [column for column in columns if column.w.group in _LABELLED]
         own = frozenset((column.w.group, column.w.of) for column in columns)
         due = [(bool(every), own & some) for every, some in enumerate(dependent_states(configuration)) if own & some]
-        return cls(
-            Folding(configuration, files, skip=False), due, columns, read_statements(configuration, files), engine
-        )
+        labels = LabelsByAge(read_statements(configuration, files), configuration)
+        folding = Folding(configuration, files, skip=False)
+        return cls(folding, due, columns, labels, labels.clock(newest), engine)
+
+    def reached(self, entry: Entry, ages: Sequence[int]) -> list[int]:
+        """Those of some ages that a night has reached."""
+        return [age for age in ages if reach(entry.partition, age) <= self.clock]
 
     def measure(self, entry: Entry, ages: Sequence[int]) -> list[Aged]:
         """An open night with the labels up to each age, in ascending order."""
-        if not self.statements.first.size and not entry.labels.neg + entry.labels.pos:
-            return [Aged(age, 0, 0, {}) for age in ages]
+        if not self.due:
+            return []
         night = OpenNight.read(entry, self.folding.files)
-        labels = resolve_by_age(night, self.statements, self.folding.configuration, ages)
+        own = self.labels.of(night)
+        if not own.first.size and not entry.labels.neg + entry.labels.pos:
+            return [Aged(age, 0, 0, {}) for age in ages]
         measured: dict[int, Aged] = {}
         aged = []
-        for age, late in zip(ages, labels, strict=True):
+        for age, late in zip(ages, self.labels.resolve(own, entry.partition, ages), strict=True):
             if id(late) not in measured:
                 measured[id(late)] = self._measured(night, late)
             aged.append(measured[id(late)]._replace(age=age))
@@ -237,13 +274,14 @@ class Aging:
         for every, due in self.due:
             folding = replace(self.folding, late=late).only(night.entry, due)
             states |= folding.fold_rows(night, self.engine, every=every)[1].states
-        counts = cast("LabelCounts", states[self.folding.configuration.folding.label])
-        labelled = counts.neg + counts.pos
-        return Aged(0, labelled, counts.pos, self._values(night.entry, states) if labelled else {})
+            counts = cast("LabelCounts", states[self.folding.configuration.folding.label])
+            if not counts.neg + counts.pos:
+                return Aged(0, 0, 0, {})
+        return Aged(0, counts.neg + counts.pos, counts.pos, self._values(night.entry, states))
 
     def close(self, entry: Entry) -> Entry:
-        """A night that is closed, with its values at `AGES` among its facts."""
-        aged = [one._asdict() for one in self.measure(entry, AGES)]
+        """A night that is closed, with its values at those `AGES` that it reached among its facts."""
+        aged = [one._asdict() for one in self.measure(entry, self.reached(entry, AGES))]
         return replace(entry, facts=json.dumps(entry.noted | {"maturity": aged}))
 
     def _values(self, entry: Entry, states: Mapping[StoredSpec, State]) -> dict[str, float | None]:

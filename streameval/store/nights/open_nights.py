@@ -33,6 +33,7 @@ from streameval.typing import view_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import date
     from typing import BinaryIO
 
     from streameval.evaluation.request import Request
@@ -220,8 +221,10 @@ def _read(
         raise FormatError(f"{where}: {reason(error)}; fold its partition again with replace") from error
 
 
-def newest_day(names: Iterable[str]) -> int:
+def newest_day(names: Iterable[str], today: date | None = None) -> int:
     """The newest night as `date.toordinal`, today if there is none; those in the future or after a gap do not count.
+
+    Of a version of the store, `today` is the day of its commit.
 
     Raises
     ------
@@ -229,9 +232,9 @@ def newest_day(names: Iterable[str]) -> int:
         If the name of a night has no date.
     """
     days = sorted({day_of(name, ", so it cannot be closed for late labels by its age").toordinal() for name in names})
-    today = datetime.now(UTC).date().toordinal()
-    near = [later for earlier, later in pairwise(days) if later - earlier <= GAP and later <= today]
-    return max([*days[:1], *near], default=today)
+    last = (datetime.now(UTC).date() if today is None else today).toordinal()
+    near = [later for earlier, later in pairwise(days) if later - earlier <= GAP and later <= last]
+    return max([*days[:1], *near], default=last)
 
 
 def find_ahead(names: Iterable[str], new: Iterable[str]) -> list[str]:
