@@ -22,7 +22,7 @@ def import_when_named(package: str) -> None:
 def import_submodule(package: str, name: str) -> ModuleType:
     """Import a module of a package; raises `AttributeError` if there is none."""
     missing = AttributeError(f"module {package!r} has no attribute {name!r}")
-    if name.startswith("_"):
+    if name.startswith("_") or not name.isidentifier():
         raise missing
     try:
         return importlib.import_module(f"{package}.{name}")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -382,7 +383,9 @@ def html_of(page: Page) -> str:
     shown = [section for section in page.sections if section.blocks]
     template = environment.get_template("page.html")
     facts = {"style": style, "script": script, "digest": digest, "version": __version__}
-    return template.render(page=page, sections=shown, written=datetime.now(UTC).date().isoformat(), **facts)
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")  # for pages that are the same to the last byte
+    written = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
+    return template.render(page=page, sections=shown, written=written.date().isoformat(), **facts)
 
 
 def html_of_tables(tables: Sequence[Table]) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _MARKS: dict[str, Mark] = {"ok": "passed", "FAIL": "failed", "undecided": "failed"}
-_FAILED = 5  # nights that a sentence names
+_FAILED, _NAMED = 5, 3  # nights, and rules of the newest of them, that a sentence names
 _SAID = 4  # metrics that get a sentence
 
 
@@ -162,7 +162,8 @@ def check_page(
         verb = "fail" if len(failing) > 1 else "fails"
         lead = f"{len(failing):,} of {plural(nights, 'night')} {verb}: {joined_few(failing, _FAILED)}."
         newest = [one for one in judgements if one.partition == failing[-1] and not one.passed]
-        lead += f" In {failing[-1]}, {'; '.join(map(_finding, newest))}."
+        more = [f"and {len(newest) - _NAMED} more"] * (len(newest) > _NAMED)
+        lead += f" In {failing[-1]}, {'; '.join([*map(_finding, newest[:_NAMED]), *more])}."
     else:
         judged = {one.partition for one in (*recent, *judgements)}
         lead = f"{night} passes." if judged == {night} else f"No judged night fails, up to {night}."

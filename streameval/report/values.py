@@ -574,7 +574,7 @@ def sampling_notes(results: Sequence[Scalar], *, store: bool = False) -> list[st
 
 def zones_said(by: str, source: Source) -> list[str]:
     """A sentence on the time zone of a slicing by parts of times; none for other slicings."""
-    return [f"{name} is in the time zone {zone}" for name, zone in source.zones.items() if name in by]
+    return [f"{name} is in the time zone {zone}" for name, zone in source.zones.items() if name in by.split(",")]
 
 
 def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
