@@ -467,7 +467,7 @@ def honoured(verb: str) -> Mapping[str, Option]:
     Examples
     --------
     >>> list(honoured("vacuum"))
-    ['dry_run', 'keep', 'versions', 'grace', 'storage_options', 'memory', 'spill', 'threads']
+    ['dry_run', 'keep', 'versions', 'forget', 'grace', 'storage_options', 'memory', 'spill', 'threads']
     """
     in_python = verb == "evaluate"  # also takes options that no command has, such as progress
     return {option.name: option for option in OPTIONS if verb in option.verbs or (in_python and not option.verbs)}
