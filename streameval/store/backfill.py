@@ -28,10 +28,10 @@ from streameval.store.nights.configuration import (
     plain_options,
 )
 from streameval.store.nights.fold import find_types, fold_partitions
-from streameval.store.nights.late import read_labels
 from streameval.store.nights.merge import spec_as_kept
 from streameval.store.nights.open_nights import OPEN
 from streameval.store.nights.partitions import discover, find_rewritten, is_same
+from streameval.store.nights.statements import read_labels
 from streameval.wording import unknown_column
 
 if TYPE_CHECKING:

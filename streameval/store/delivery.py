@@ -12,9 +12,9 @@ from streameval.kinds import Place
 from streameval.options import honoured
 from streameval.saving import TABULAR, check_writable, ending
 from streameval.store.nights.fold import Folding, Night
-from streameval.store.nights.late import read_labels
 from streameval.store.nights.maturity import Aging
 from streameval.store.nights.open_nights import OPEN, OpenNight, close_night, find_closing, find_reopening, newest_day
+from streameval.store.nights.statements import read_labels
 from streameval.wording import few
 
 if TYPE_CHECKING:

@@ -96,7 +96,7 @@ class Delivered(NamedTuple):
 
     Attributes
     ----------
-    runs : published files of statements, oldest first; see `streameval.store.nights.late`
+    runs : published files of statements, oldest first; see `streameval.store.nights.statements`
     files : name, size and modification time of the files of labels that were read, and the newest night at that time
     rows, bytes : number of statements, and size of their files
     forgotten : places of the files that are read again if they are named, as vacuum may have deleted their statements

@@ -22,10 +22,10 @@ from streameval.results import Source
 from streameval.saving import Saved
 from streameval.store.files.entries import Aged
 from streameval.store.nights.fold import Folding, dependent_states
-from streameval.store.nights.late import LabelsByAge, reach, read_statements
 from streameval.store.nights.merge import Column, finalize_nights
 from streameval.store.nights.open_nights import OPEN, OpenNight, newest_day
 from streameval.store.nights.partitions import select_entries
+from streameval.store.nights.statements import LabelsByAge, reach, read_statements
 from streameval.wording import canonical, plural
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ class Aging:
         if not self.due:
             return []
         night = OpenNight.read(entry, self.folding.files)
-        own = self.labels.of(night)
+        own = self.labels.of_night(night)
         if not own.first.size and not entry.labels.neg + entry.labels.pos:
             return [Aged(age, 0, 0, {}) for age in ages]
         measured: dict[int, Aged] = {}

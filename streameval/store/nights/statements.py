@@ -1,0 +1,262 @@
+"""Statements of a store: the set of all labels that arrived late, and the label of each id that follows from it.
+
+Statements (`streameval.evaluation.labels.statements`) are kept as Parquet files, runs, of the words that identify their
+ids, their times, labels and deliveries. `vacuum` deletes statements that no open night uses and that arrived a span of
+open nights ago.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streameval.errors import FormatError
+from streameval.evaluation.labels.statements import join_codes, label_type, resolve
+from streameval.scan import READ_ERRORS, reason
+from streameval.states.late import ABSENT, WITHDRAWN, IdColumn, IdTable, LateLabels, find_codes
+from streameval.store.nights.configuration import Delivered
+from streameval.store.nights.open_nights import OPEN, OpenNight, newest_day, open_days
+from streameval.store.nights.partitions import day_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streameval.evaluation.labels.statements import LateSource
+    from streameval.store.files.entries import Entry
+    from streameval.store.files.published import PublishedFiles
+    from streameval.store.nights.configuration import Configuration
+    from streameval.typing import Array
+
+_DAY, _EPOCH = 86_400 * 10**6, date(1970, 1, 1).toordinal()  # microseconds of a day, and the day of time 0
+_KEYS = ("first", "second", "time", "arrival", "night")
+
+
+class Statements(NamedTuple):
+    """Distinct statements.
+
+    Attributes
+    ----------
+    first, second : uint64 arrays of shape (n,), the words of the ids; the second ones are 0 if integers are compared
+    times : int64 array of shape (n,), microseconds since 1970; 0 without times
+    arrivals : int64 array of shape (n,), number of the delivery
+    nights : int64 array of shape (n,), the newest night at the arrival, as `date.toordinal`
+    codes : uint8 array of shape (n,), places in `values`; `WITHDRAWN` for null
+    values : the labels
+    """
+
+    first: Array
+    second: Array
+    times: Array
+    arrivals: Array
+    nights: Array
+    codes: Array
+    values: pa.Array
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Statements:
+        """The statements of a table as `to_arrow` gives it."""
+        label = table["label"].combine_chunks().dictionary_encode()
+        codes = label.indices.cast(pa.uint8()).fill_null(WITHDRAWN).to_numpy()
+        return cls._make([*(table[name].to_numpy() for name in _KEYS), codes, label.dictionary])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Statements], what: str) -> Statements:
+        """The statements of several parts, whose labels fit together; raises `LabelError` if there are too many."""
+        kind = label_type({part.values.type for part in parts})
+        codes, values = join_codes([part._replace(values=part.values.cast(kind)) for part in parts], what)
+        return cls._make([*(np.concatenate([part[i] for part in parts]) for i in range(len(_KEYS))), codes, values])
+
+    def only(self, rows: Array) -> Statements:
+        """Some of them."""
+        return Statements._make([*(array[rows] for array in self[:-1]), self.values])
+
+    def distinct(self, *, by_arrival: bool) -> Array:
+        """Places of the first of equal statements; by arrival, those are left out that repeat the one before them."""
+        between = (self.codes, self.arrivals) if by_arrival else (self.codes,)
+        order = np.lexsort([*between, self.times, self.second, self.first])
+        new = np.ones(order.size, np.bool_)
+        keys = (self.first, self.second, self.times, self.codes)
+        new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
+        places: Array = order[new]
+        return places
+
+    def to_arrow(self) -> pa.Table:
+        """A table with the labels in place of their codes."""
+        label = self.values.take(pa.array(self.codes, mask=self.codes == WITHDRAWN))
+        return pa.table({**dict(zip(_KEYS, self[: len(_KEYS)], strict=True)), "label": label})
+
+
+def no_statements() -> Statements:
+    """The statements of a store before any delivery."""
+    words, numbers = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    return Statements(words, words, numbers, numbers, numbers, np.zeros(0, np.uint8), pa.nulls(0))
+
+
+def read_runs(files: PublishedFiles, runs: Iterable[str]) -> list[Statements]:
+    """The statements of runs; raises `FormatError` if one cannot be read."""
+    statements = []
+    for name in runs:
+        try:
+            statements.append(Statements.of(pq.read_table(pa.BufferReader(files.load(name)))))
+        except (FormatError, *READ_ERRORS) as error:
+            why = "restore it from a backup, or create another store from all labels"
+            raise FormatError(
+                f"{files.location.name}/{name}: late labels cannot be read: {reason(error)}; {why}"
+            ) from error
+    return statements
+
+
+def read_statements(configuration: Configuration, files: PublishedFiles) -> Statements:
+    """All statements of a store."""
+    parts = read_runs(files, configuration.statements.runs)
+    return Statements.joined(parts, "the labels of the store") if parts else no_statements()
+
+
+def read_labels(configuration: Configuration, files: PublishedFiles) -> LateLabels:
+    """The label of each id that follows from all statements of a store."""
+    return resolve_all(read_statements(configuration, files), cast("LateSource", configuration.late), configuration)[0]
+
+
+def resolve_all(every: Statements, source: LateSource, configuration: Configuration) -> tuple[LateLabels, Array, Array]:
+    """The label of each id, the first words of the ids whose latest statements contradict each other, and all fates."""
+    ids = _words(every, configuration)
+    found = resolve(ids, [every.times], every.codes, every.arrivals if source.conflicts == "latest" else None)
+    latest = found.order[found.last]
+    codes = np.where(found.conflict, WITHDRAWN, every.codes[latest]).astype(np.uint8)
+    words = every.first[latest], every.second[latest][: latest.size if len(ids) > 1 else 0]
+    late = LateLabels.of(source.column, _columns(configuration), every.values, codes, words, own=False)
+    fates = np.empty_like(found.fates)
+    fates[found.order] = found.fates
+    return late, words[0][found.conflict], fates
+
+
+def _columns(configuration: Configuration) -> list[IdColumn]:
+    """How the ids of the data are compared."""
+    return [IdColumn(column, configuration.types[name]) for name, column in configuration.late_ids.items()]
+
+
+def _words(statements: Statements, configuration: Configuration) -> list[Array]:
+    """The words that identify the ids."""
+    columns = _columns(configuration)
+    single = len(columns) == 1 and columns[0].kind != "text"
+    return [statements.first] if single else [statements.first, statements.second]
+
+
+def table_of(statements: Statements, configuration: Configuration) -> IdTable:
+    """The distinct ids of some statements."""
+    words = _words(statements, configuration)
+    order = np.lexsort(list(reversed(words)))
+    new = np.ones(order.size, np.bool_)
+    new[1:] = np.any([word[order[1:]] != word[order[:-1]] for word in words], axis=0)
+    first, *second = (word[order[new]] for word in words)
+    return IdTable.of(first, second[0] if second else first[:0], np.zeros(first.size, np.uint8))
+
+
+@dataclass(frozen=True)
+class LabelsByAge:
+    """The statements of a store by their age after the end of a night.
+
+    A statement is as old as its time is later than the end of the night; without times, as the end of the newest night
+    at its arrival.
+
+    Attributes
+    ----------
+    every : the statements
+    configuration : that of the store
+    """
+
+    every: Statements
+    configuration: Configuration
+
+    @cached_property
+    def _ids(self) -> IdTable:
+        return table_of(self.every, self.configuration)
+
+    @cached_property
+    def _labels(self) -> LateLabels:
+        return self._resolve(self.every)
+
+    def _resolve(self, statements: Statements) -> LateLabels:
+        return resolve_all(statements, cast("LateSource", self.configuration.late), self.configuration)[0]
+
+    @property
+    def _is_timed(self) -> bool:
+        return bool(cast("LateSource", self.configuration.late).time)
+
+    def clock(self, newest: int) -> int:
+        """Up to when labels are known, in microseconds since 1970: the end of the newest night or a later label."""
+        end = (newest + 1 - _EPOCH) * _DAY
+        return int(self.every.times.max(initial=end)) if self._is_timed else end
+
+    def of_night(self, night: OpenNight) -> Statements:
+        """The statements about rows of an open night."""
+        return self.every.only(np.flatnonzero(have_ids(self.every, self._ids, night.find(self._ids, self._labels))))
+
+    def resolve(self, own: Statements, name: str, ages: Sequence[int]) -> list[LateLabels]:
+        """The labels of a night, from its own statements up to each age; those of equal statements are one object."""
+        times = own.times if self._is_timed else (own.nights + 1 - _EPOCH) * _DAY
+        resolved: dict[int, LateLabels] = {}
+        labels = []
+        for age in ages:
+            rows = np.flatnonzero(times <= reach(name, age))
+            if rows.size not in resolved:
+                resolved[rows.size] = self._resolve(own.only(rows))
+            labels.append(resolved[rows.size])
+        return labels
+
+
+def reach(name: str, age: int) -> int:
+    """When a night reaches an age in days, in microseconds since 1970."""
+    return (day_of(name, "").toordinal() + 1 - _EPOCH + age) * _DAY
+
+
+def find_unused(entries: Sequence[Entry], configuration: Configuration, files: PublishedFiles) -> Statements | None:
+    """The statements to keep, if others are of ids that no open night has, and all arrived a span of open nights ago.
+
+    None if all are to be kept.
+    """
+    delivered = configuration.statements
+    if not delivered.rows or not entries:
+        return None
+    every = read_statements(configuration, files)
+    is_old = every.nights < newest_day(entry.partition for entry in entries) - open_days(configuration)
+    if not is_old.any():
+        return None
+    ids, labels = (
+        table_of(every.only(np.flatnonzero(is_old)), configuration),
+        resolve_all(every, cast("LateSource", configuration.late), configuration)[0],
+    )
+    recent = table_of(every.only(np.flatnonzero(~is_old)), configuration)
+    used = _find(recent, ids) != ABSENT
+    for entry in entries:
+        used |= OpenNight.read(entry, files).find(ids, labels) if entry.state(OPEN, "") else False
+    kept = np.flatnonzero(~have_ids(every, ids, ~used))
+    return every.only(kept) if kept.size < every.first.size else None
+
+
+def have_ids(every: Statements, ids: IdTable, chosen: Array) -> Array:
+    """Which statements have one of the chosen ids, as a bool array."""
+    table = IdTable.of(ids.first[chosen], ids.second[chosen] if ids.second.size else ids.second, ids.codes[chosen])
+    words = IdTable(every.first, every.second if ids.second.size else ids.second, *ids[2:])
+    own: Array = _find(table, words) != ABSENT
+    return own
+
+
+def _find(table: IdTable, ids: IdTable) -> Array:
+    """The codes of ids in a table, `ABSENT` if it lacks them."""
+    seen = np.zeros(table.first.size, np.bool_)
+    codes: Array = find_codes(ids.first, ids.second, np.zeros(0, np.bool_), False, *table, seen)
+    return codes
+
+
+def write_all(statements: Statements, delivered: Delivered, files: PublishedFiles) -> Delivered:
+    """Write all statements as one run, in place of those of `delivered`; its files may have had others."""
+    name, nbytes = files.publish(lambda sink: pq.write_table(statements.to_arrow(), sink, compression="zstd"))
+    forgotten = range(len(delivered.files))
+    return Delivered([name], delivered.files, statements.first.size, nbytes, list(forgotten))
