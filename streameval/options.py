@@ -310,8 +310,11 @@ OPTIONS = (
     Option("label_conflicts", choice("error", "latest", "drop"), "error", ("update",), "state", needs="ids of labels",
            help="Different labels of an id at one time: refuse them, take the file that came last, or leave the id "
                 "unlabelled."),
-    Option("rejects", FILE, None, (*_LATE, "update"), "nothing", metavar="FILE", needs=_LABELS,
+    Option("rejects", FILE, None, _LATE, "nothing", metavar="FILE", needs=_LABELS,
            help="Write labels that were not used to a .csv or .parquet file, with the reason."),
+    Option("rejects", FILE, None, ("update",), "nothing", metavar="FILE", needs=_LABELS,
+           help="Write new labels that were not used to a .csv or .parquet file, with the reason; those that came "
+                "before are not listed again."),
     Option("allow_unmatched", FLAG, False, (*_LATE, "update"), "nothing", needs=_LABELS,
            help="Accept labels of which none has the id of a row."),
     Option("sampled_by", ANY, None, _EVALUATE, "state", metavar="DESIGN", needs="scores",

@@ -51,6 +51,7 @@ from streameval.errors import CorruptFileError, DataError, SchemaError
 from streameval.scan.derived import Derived as Derived
 from streameval.scan.faults import READ_ERRORS as READ_ERRORS
 from streameval.scan.faults import ChangedFileError, unreadable
+from streameval.scan.faults import of_labels as of_labels
 from streameval.scan.faults import reason as reason
 from streameval.scan.faults import remedied as remedied
 from streameval.scan.files.paths import File as File

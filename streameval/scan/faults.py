@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-READ_ERRORS = (OSError, ValueError, KeyError, pa.ArrowException)  # exceptions that Arrow raises for damaged files
+READ_ERRORS = (OSError, EOFError, ValueError, KeyError, pa.ArrowException)  # that Arrow raises for damaged files
 _SKIP = "on_error='skip' (--on-error skip) leaves it out"
 _UNSUPPORTED = re.compile(
     r"not (currently )?supported|[Uu]nsupported|[Nn]ot.implemented|[Uu]nknown encoding|only support"
@@ -37,6 +37,7 @@ _FORMATS = {  # by ending: what it is, the format of pyarrow.dataset, and the ta
     "orc": ("an ORC file", "orc", ""),
     "avro": ("an Avro file", "", "read_avro({})"),
 }
+_DATASET = re.compile(r"give evaluate\(pyarrow.*, …\)( or )?")
 _SIGNS = ("Error ACCESS_DENIED", "[errno 13]", "(os error 13)")
 _NAMES = re.compile(r"'[^']*'|\S*/\S*")  # in a message, which say nothing about its reason
 
@@ -142,6 +143,16 @@ def cause(text: str) -> str:
     """
     detail = text.removesuffix(f"; {_SKIP}")
     return detail.removesuffix(f"; {mending(detail)}")
+
+
+def of_labels(error: DataError) -> CorruptFileError:
+    """`unreadable` for a file of labels: it is never left out, and a store takes no dataset in its place.
+
+    >>> print(of_labels(unreadable("a.csv", OSError("no magic bytes"))))
+    a.csv: cannot be read: it is a CSV file, not Parquet; convert it with duckdb -c "COPY (FROM 'a.csv') TO 'a.parquet'"
+    """
+    text = str(error).removesuffix(f"; {_SKIP}")
+    return CorruptFileError(_DATASET.sub(lambda read: "" if read[1] else "write it as Parquet", text))
 
 
 SECOND = 10**9  # nanoseconds

@@ -263,6 +263,10 @@ class Backfill:
             reasons = [_why_not_foldable(partition, narrow, engine) for partition in present]
             foldable = [partition for partition, reason in zip(present, reasons, strict=True) if not reason]
             new = sorted({*after.folding.columns} - {*self._relaxed.folding.columns})
+            if not present and (new or stale):
+                place = "among the data" if self.data is not None else "where it was folded from"
+                remedy = "" if self.data is not None else ": name the data of the nights (add STORE DATA)"
+                raise MissingInputError(f"no night is {place}{remedy}")
             if not foldable and (new or stale):
                 new = new or [of for _, of in sorted(stale)]
                 why = f" ({reasons[-1]})" if reasons else ""

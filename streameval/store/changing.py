@@ -159,8 +159,8 @@ class Changing:
         allow_unmatched : bool
             Accept labels of which none has the id of a row; they wait for their night.
         rejects : path, optional
-            Write the statements that were read and label no row of an open night to a ``.csv`` or ``.parquet`` file,
-            with the reason: null id, superseded, conflict or no row.
+            Write the new statements that label no row of an open night to a ``.csv`` or ``.parquet`` file, with the
+            reason: null id, superseded, conflict or no row. Those that came before and had no row are not listed again.
         dry_run : bool
             Only report what would be done.
         verify : bool

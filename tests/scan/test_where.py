@@ -285,6 +285,7 @@ def test_a_value_of_the_wrong_type_names_the_file(tmp_path: Path) -> None:
         ("i > -300", "-300 is no value of i (int8): it lies below -128", 4),
         ("d BETWEEN 0.1 AND 0.125", "0.125 is no value of d (decimal128(5, 2)): it lies above 0.12 and below 0.13", 2),
         ("f > 0.1 AND i = 1", "", 1),
+        ("f > 0.30000001192092896 AND i = 1", "", 1),
         ("u = '00000000-0000-0000-0000-000000000007'", "", 1),
     ],
 )

@@ -28,7 +28,15 @@ import pyarrow.compute as pc
 
 from streameval import scan
 from streameval.engine.fold import STATE_SHARE
-from streameval.errors import LabelError, MissingColumnError, MissingInputError, NullError, OptionError, SchemaError
+from streameval.errors import (
+    CorruptFileError,
+    LabelError,
+    MissingColumnError,
+    MissingInputError,
+    NullError,
+    OptionError,
+    SchemaError,
+)
 from streameval.saving import TABULAR, check_writable, ending, save
 from streameval.scan.derived import UUIDS, IdName, LateColumn
 from streameval.scan.in_memory import are_delayed
@@ -223,6 +231,8 @@ class LateSource:
             option = {self.column: "label (--label)", self.time: "label_time (--label-time)"}
             remedy = option.get(error.column, "on='column_of_the_data=column_of_the_labels' (--on)")
             raise MissingColumnError(f"{error}; name it with {remedy}", error.column, error.similar) from None
+        except CorruptFileError as error:
+            raise scan.of_labels(error) from error
 
     @staticmethod
     def _compared(

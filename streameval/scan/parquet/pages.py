@@ -282,7 +282,7 @@ def _untyped(tail: bytes, length: int, error: Exception) -> pq.FileMetaData:
     try:
         footer = pq.read_metadata(pa.BufferReader(b"PAR1" + raw.replace(_TYPES, _IGNORED)))
         pa.ipc.read_message(base64.b64decode(footer.metadata[_IGNORED], validate=True))  # else it is damaged
-    except (OSError, *_UNKNOWN):
+    except (OSError, EOFError, *_UNKNOWN):
         raise error from None
     return footer
 

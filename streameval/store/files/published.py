@@ -253,7 +253,8 @@ PARTS = 16  # number of parts that are read in parallel, within these limits
 TOGETHER = 512  # most files that are read as one state, because the system limits how many are mapped into memory
 _GONE = (
     "no longer exists (vacuum --keep deletes exact scores, also those of earlier versions, and --forget the states of "
-    "earlier versions); if a vacuum has just deleted it, run the command again; otherwise "
+    "earlier versions); if a vacuum has just deleted it, run the command again; with as_of, name a "
+    "later version; otherwise "
 )
 _REMEDY = "fold its partition again with replace"
 

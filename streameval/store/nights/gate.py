@@ -285,11 +285,11 @@ class Gate:
     def _newer(self, scope: Sequence[Entry]) -> tuple[str, ...]:
         """How many nights got labels after they were judged by a rule on labels."""
         rules = [rule for rule in self.rules if rule.labelled]
-        names = [
-            entry.partition
-            for entry in scope
-            if any((one := self._known(rule, entry)) and one.judged and entry.updated > one.judged for rule in rules)
-        ]
+        names = []
+        for entry in scope:
+            known = filter(None, (self._known(rule, entry) for rule in rules))
+            if any(one.judged and entry.updated > one.judged for one in known if one.outcome != "earlier"):
+                names.append(entry.partition)
         more = f"{plural(len(names), 'night')} got labels after their judgement ({few(names)})"
         return (
             (f"{more}; again (--again) judges them anew, and so does a check after they are closed",) if names else ()

@@ -116,6 +116,10 @@ def deliver(
     every = Statements.joined([*kept, *arriving], what) if kept or arriving else no_statements()
     labels_by_id, conflicts, fates = resolve_all(every, source, configuration)
     if conflicts.size and source.conflicts != "drop":
+        own = resolve_all(Statements.joined(arriving, what), source, configuration)[1]
+        if latest and not np.isin(conflicts, own).any():
+            again = [part for part in parts if arrivals[part.name][0] < len(delivered.files)]
+            raise _contradiction(conflicts, source, again, rewritten=True)
         raise _contradiction(conflicts, source, parts)
     places = every.distinct(by_arrival=latest)
     first = sum(one.first.size for one in kept)
@@ -197,8 +201,10 @@ def _list(parts: Sequence[StatementPart], ids: Sequence[IdColumn], fates: Array)
     return Listed(pa.concat_tables(part.table for part in parts), tuple(ids), np.flatnonzero(all_fates == 0), all_fates)
 
 
-def _contradiction(words: Array, source: LateSource, parts: Sequence[StatementPart]) -> LabelError:
-    """The error for ids whose latest statements contradict each other."""
+def _contradiction(
+    words: Array, source: LateSource, parts: Sequence[StatementPart], *, rewritten: bool = False
+) -> LabelError:
+    """The error for ids whose latest statements contradict each other, or those that their file had before."""
     shown: dict[str, None] = {}
     concerned = [part for part in parts if np.isin(part.first, words).any()]
     for part in concerned:
@@ -208,10 +214,15 @@ def _contradiction(words: Array, source: LateSource, parts: Sequence[StatementPa
             ", ".join(map(repr, row.values())) for row in part.table.select(names).take(rows).to_pylist()
         )
     ids = "; ".join(list(shown)[:_LISTED]) + (", …" if len(shown) > _LISTED else "")
+    file, count = concerned[0].name if concerned else "labels", plural(words.size, "id")
+    if rewritten:
+        return LabelError(
+            f"{file}: {count} with other labels than it had when it was read with the same size and time: {ids}; touch "
+            "it, so that it counts as a new delivery"
+        )
     when = "in one delivery" if source.conflicts == "latest" else "at one time" if source.time else "and no times"
     remedies = [] if source.time else ["label_time (--label-time)"]
     remedy = " or ".join([*remedies, "other label_conflicts (--label-conflicts)"])
     return LabelError(
-        f"{concerned[0].name if concerned else 'labels'}: {plural(words.size, 'id')} with different labels {when}: "
-        f"{ids}; correct the file, or create a store with {remedy}"
+        f"{file}: {count} with different labels {when}: {ids}; correct the file, or create a store with {remedy}"
     )

@@ -11,7 +11,7 @@ import pytest
 from nightly import FEW, NIGHTS, land
 
 from streameval import Store, evaluate
-from streameval.errors import MissingColumnError, MissingInputError, OptionError
+from streameval.errors import MissingInputError, OptionError
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_weights_that_join_take_the_place_of_counts(data, tmp_path):
     assert store.evaluate().value("aul") == json.loads(before)["results"][-2]["value"]
     assert store.evaluate(as_of=0).to_json() == before
     shutil.rmtree(data)
-    with pytest.raises(MissingColumnError, match="no night at hand has a column score_nb"):
+    with pytest.raises(MissingInputError, match=r"no night is where it was folded from: .*\(add STORE DATA\)"):
         store.add(score="score_nb")
 
 
