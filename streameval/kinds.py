@@ -7,6 +7,8 @@ table at start.
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import operator
 import os
@@ -241,19 +243,44 @@ def column(name: str, given: object) -> str | None:
 
 
 def unit(name: str, given: object) -> str | None:
-    """One column, or two crossed ones, ``a,b``, which may be given as a sequence; None for an empty string.
+    """One column, or two crossed ones in order of their names, ``a,b``; None for an empty string.
+
+    They may be given as a sequence. A name with a comma, in a sequence or in quotes, remains in quotes.
 
     Examples
     --------
-    >>> unit("unit", ["sender", "day"]), unit("unit", "campaign")
-    ('sender,day', 'campaign')
+    >>> unit("unit", ["sender", "day"]), unit("unit", "campaign"), unit("unit", ["a,b"])
+    ('day,sender', 'campaign', '"a,b"')
     """
     several = isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
-    text = column(name, ",".join(texts(name, given)) if several else given)
-    names = text.split(",") if text else []
+    names = texts(name, given) if several else unit_columns(column(name, given))
     if len(names) > 2 or len({one.strip() for one in names} - {""}) < len(names):
         raise OptionError(f"{name}={given!r} must name a column, or two different ones that are crossed ('a,b')")
-    return ",".join(one.strip() for one in names) or None
+    if len(names) == 1 and "," not in names[0]:
+        return names[0]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(sorted(one.strip() for one in names))
+    return text.getvalue() or None
+
+
+def unit_columns(text: str | None) -> tuple[str, ...]:
+    """The columns of a unit: split at commas, except in quotes.
+
+    Examples
+    --------
+    >>> unit_columns("day,sender"), unit_columns('"a,b"'), unit_columns(None)
+    (('day', 'sender'), ('a,b',), ())
+    """
+    if not text or "," not in text:
+        return (text,) if text else ()
+    return tuple(next(csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)))
+
+
+def single_unit(name: str, given: object, verb: str) -> str | None:
+    """The column of the unit of a verb that does not take two crossed ones; None for an empty string."""
+    if "," in (text := column(name, given) or ""):
+        raise OptionError(f"{name}={text!r}: {verb} takes one unit; evaluate takes two crossed ones")
+    return text or None
 
 
 @dataclass(frozen=True)

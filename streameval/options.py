@@ -56,6 +56,11 @@ def choice(*allowed: str) -> Kind:
     return Kind(partial(kinds.one_of, allowed=allowed), choices=allowed)
 
 
+def one_unit(verb: str) -> Kind:
+    """The column of a sampling unit."""
+    return Kind(partial(kinds.single_unit, verb=verb))
+
+
 def whole_number(what: str, least: float = -math.inf, most: float = math.inf) -> Kind:
     """An integer of at least `least` and at most `most`."""
     return Kind(partial(kinds.whole, what=what, least=least, most=most), int)
@@ -190,7 +195,7 @@ OPTIONS = (
            help="Widen intervals so that few of those shown are wrong, or that with --ci none of all slices is."),
     Option("ci", LEVEL, None, ("attribute",), "value", metavar="[LEVEL]", bare=0.95, needs="slices",
            help="Sampling intervals of slices, widened because the worst are selected; --unit implies 0.95."),
-    Option("unit", COLUMN, None, ("attribute",), "state", metavar="COLUMN", needs="slices",
+    Option("unit", one_unit("attribute"), None, ("attribute",), "state", metavar="COLUMN", needs="slices",
            help="Column of the sampling unit for --ci, such as the campaign: rows with the same value are sampled "
                 "together. [default: each row is a unit]"),
     Option("classes", COLUMN, None, ("attribute",), "state",
@@ -217,7 +222,7 @@ OPTIONS = (
            metavar="COLUMN", required=True),
     Option("least", whole_number("a cluster size, a whole number of at least 1", 1), 2, ("churn",), "value",
            "Count clusters of at least this size; rows are of all clusters."),
-    Option("unit", COLUMN, None, ("churn",), "state", metavar="COLUMN",
+    Option("unit", one_unit("churn"), None, ("churn",), "state", metavar="COLUMN",
            help="Column of the sampling unit, such as the campaign: adds an interval of the share of rows kept."),
     Option("ci", LEVEL, None, ("churn",), "value", metavar="[LEVEL]", bare=0.95,
            help="Level of this interval; --unit implies 0.95."),
@@ -236,7 +241,7 @@ OPTIONS = (
            help="Dates of the nights to compare with, such as 2026-01-01..2026-01-07; one date stands for that night."),
     Option("since", ANY, None, ("drift",), "value", "Only nights from this date on.", metavar="DATE"),
     Option("until", ANY, None, ("drift",), "value", "Only nights up to the end of this date.", metavar="DATE"),
-    Option("unit", COLUMN, None, ("drift",), "state", metavar="COLUMN",
+    Option("unit", one_unit("drift"), None, ("drift",), "state", metavar="COLUMN",
            help="Column of DATA with the sampling unit, such as the campaign; a store has its own."),
     # maturity
     Option("metric", ANY, None, ("maturity",), "value", "Metric, such as roc_auc.", required=True),
@@ -360,9 +365,12 @@ OPTIONS = (
            help="Sampling intervals at this level, by default 0.95; --unit, --baseline and --against imply it."),
     Option("ci", LEVEL, None, ("history",), "value", metavar="[LEVEL]", bare=0.95,
            help="Sampling intervals at this level. [default: as the store]"),
-    Option("unit", UNIT, None, (*_FOLD, "add"), "state", metavar="COLUMN[,COLUMN]",
+    Option("unit", UNIT, None, _EVALUATE, "state", metavar="COLUMN[,COLUMN]",
            help="Column of the sampling unit for --ci, such as the campaign: rows with the same value are sampled "
-                "together; of files also two that are crossed, a,b. [default: each row is a unit]"),
+                "together; or two crossed ones, a,b. [default: each row is a unit]"),
+    Option("unit", UNIT, None, ("update", "add"), "state", metavar="COLUMN",
+           help="Column of the sampling unit for --ci, such as the campaign. Evaluate also takes two "
+                "crossed ones, a,b."),
     Option("baseline", NAMES, None, _EVALUATE, "value", metavar="COLUMN",
            help="Compare the other score or cluster columns with this one; repeat for several."),
     Option("baseline", NAMES, None, ("show",), "value", metavar="COLUMN",

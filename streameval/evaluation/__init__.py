@@ -229,7 +229,8 @@ def evaluate(
         within groups. Rows as units are numbered in the order of their paths, in each Hive directory: intervals depend
         on that order, but not on the names, sizes and number of the files. Two columns, ``"sender,day"``, are crossed
         factors: rows that share either of them depend on each other (`streameval.metrics.estimates`). Such intervals
-        are of all rows, without slices and bands of curves.
+        are of all rows, without slices and bands of curves. A name with a comma is that of one column in a sequence,
+        ``["a,b"]``, or in quotes.
     baseline : str or sequence of str, optional
         Columns with which the other score or cluster columns are compared; `results` then includes the differences.
         Rows without a value in one of the columns are left out, as with `common_rows`.

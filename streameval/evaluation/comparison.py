@@ -144,7 +144,7 @@ def of_one_unit(old: Estimated, new: Estimated, names: tuple[str, str]) -> tuple
     """
     pairs = (old.paired, new.paired), (old.own, new.own)
     pair = next((pair for pair in pairs if all(side.replicates.size for side in pair)), pairs[0])
-    units = [side.sizes.unit for side in pair]
+    units = [(side.crossed[-1] if side.crossed else side).sizes.unit for side in pair]
     if units[0] != units[1] and all(side.replicates.size for side in pair):
         both = " and ".join(f"{name} over units of {unit}" for name, unit in zip(names, units, strict=True))
         raise OptionError(f"cannot compare {both} ({new.own.scalar.metric}): evaluate both with the same unit (--unit)")

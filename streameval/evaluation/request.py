@@ -14,6 +14,7 @@ from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
 from streameval.kinds import of_column, values_in
+from streameval.kinds import unit as plain_unit
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.protocol import as_metric
 from streameval.metrics.selection import Selection
@@ -117,7 +118,7 @@ class Resampling:
         """By each of two crossed factors, and by both together; alone if there is one unit."""
         if len(self.units) == 1 or self.unit is None:
             return (self,)
-        return (*(replace(self, unit=unit) for unit in self.units), self)
+        return (*(replace(self, unit=plain_unit("unit", [name])) for name in self.units), self)
 
     @property
     def blocks(self) -> Blocks:

@@ -228,7 +228,7 @@ class Estimate:
             known=math.sqrt(max(squares[0], squares[1], squares[0] + squares[1] - squares[2])),
             drawn=0.0,
             most_freedom=min(first.freedom, second.freedom),
-            end_units=min(first.end_units, second.end_units),
+            end_units=float(np.minimum(first.end_units, second.end_units)),
         )
 
     @property
@@ -380,7 +380,8 @@ class Estimate:
     def scalar_with(self, level: float) -> Scalar:
         """The value with its interval at a level, such as 0.95; null with the reason where there is none."""
         if self.crossed:
-            return self.two_way.scalar_with(level)
+            fewer = min((self, self.crossed[0]), key=lambda side: side.sizes.governing[0])  # as `two_way`
+            return replace(self.two_way.scalar_with(level), blocks=int(fewer.deviations.size))
         units, _ = self.sizes.governing
         scalar = replace(
             self.scalar,
@@ -457,10 +458,6 @@ class Estimate:
                 f"cannot compare {self.scalar.metric} over {a.size} blocks of {self.sizes.unit} with "
                 f"{other.scalar.metric} over {b.size} blocks of {other.sizes.unit}: evaluate both with "
                 "the same unit (--unit)"
-            )
-        if len(self.crossed) != len(other.crossed):
-            raise OptionError(
-                "cannot compare crossed units with a single one: evaluate both with the same unit (--unit)"
             )
         either = ~(np.isnan(a) & np.isnan(b))
         filled = [np.where(np.isnan(r), e.around, r) for r, e in ((a, self), (b, other))]

@@ -13,7 +13,7 @@ from streameval.engine import check_timeout
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import OptionError
 from streameval.evaluation.source import is_pattern
-from streameval.kinds import texts
+from streameval.kinds import single_unit, texts
 from streameval.options import honoured, refuse
 from streameval.store.attribution import ATTRIBUTED, attribute, costs
 from streameval.store.changing import Changing, several
@@ -656,7 +656,7 @@ def drift(
     if storage_options:
         raise OptionError("storage_options would change nothing: files have them in their URIs", "storage_options")
     spans = [(since, until), ends_of(against, single=True)]
-    return drift_of_files(data, ThreadEngine.start(**run), score, spans, unit)
+    return drift_of_files(data, ThreadEngine.start(**run), score, spans, single_unit("unit", unit, "drift"))
 
 
 def _facts(context: StoreContext, nightly: MetricSeries, entry: Entry) -> NightFacts:

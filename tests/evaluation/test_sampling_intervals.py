@@ -145,8 +145,13 @@ def test_crossed_units_have_the_variance_of_both():
         return (*found.results, *found.counts)
 
     both = of("a,b")
-    swapped = [replace(one, unit="a,b") for one in of("b,a")]
-    assert [repr(one) for one in both] == [repr(one) for one in of(["a", "b"])] == [repr(one) for one in swapped]
+    assert [repr(one) for one in both] == [repr(one) for one in of(["b", "a"])]
+    commas = table.rename_columns(["label", "s", "t", "x,y", "b"])
+    for unit, same, named in ((["x,y"], "a", '"x,y"'), (["x,y", "b"], ["b", "a"], 'b,"x,y"')):
+        found, due = (evaluate(t, score="s", unit=u, metrics="roc_auc") for t, u in ((commas, unit), (table, same)))
+        assert found.results == evaluate(commas, score="s", unit=named, metrics="roc_auc").results
+        assert [one.unit for one in found.results] == [named]
+        assert found.ci("roc_auc") == pytest.approx(due.ci("roc_auc"), rel=0.2)  # other pairs of words
     larger = 0
     for one, first, second in zip(both, of("a"), of("b"), strict=True):
         if None in (first.stderr, second.stderr):
@@ -250,6 +255,10 @@ def test_estimates_travel_and_evaluations_are_compared():
     other = evaluate(table, score="v1", ci=0.9, metrics="roc_auc")
     with pytest.raises(OptionError, match=r"a over units of unit and b over units of row .*with the same unit"):
         compare(one, other)
+    crossed = [evaluate(table, score="v1", unit=unit, metrics="roc_auc") for unit in ("unit,name", ["name", "unit"])]
+    assert compare(*crossed)[0].stderr == 0
+    with pytest.raises(OptionError, match=r"a over units of name,unit and b over units of unit \(roc_auc"):
+        compare(crossed[0], one)
     with pytest.raises(OptionError, match="b is of type int, not an evaluation"):
         compare(one, 3)
     assert other.results[0].ci_level == 0.9

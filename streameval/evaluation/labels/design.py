@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.kinds import values_in
+from streameval.kinds import unit_columns, values_in
 from streameval.metrics.contingency.class_sample import OF_CLUSTERS, RATIOS, SampledRatio
 from streameval.options import honoured
 from streameval.states.cluster_counts import ClusterSpec
@@ -97,7 +97,7 @@ class LabelDesign:
                 "unit",
             )
         plain = "probability" if probability is not None else "uniform" if kind == "strata" else kind
-        return cls(plain, strata or None, probability, unit)
+        return cls(plain, strata or None, probability, next(iter(unit_columns(unit)), None))
 
     @property
     def key(self) -> Labelled:

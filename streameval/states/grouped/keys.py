@@ -24,6 +24,7 @@ from streameval.errors import OptionError, SchemaError, WeightError
 from streameval.kernels.block_cells import row_blocks
 from streameval.kernels.groups import mark_codes, recoded_rows
 from streameval.kernels.jit import read_only
+from streameval.kinds import unit_columns
 from streameval.states.blocks import BLOCKS, block_codes
 from streameval.states.grouped.table import binary, framed, hashable, nulls, parts_of, tagged, type_tag, value_of
 from streameval.states.keyed.ids import hash_bytes, id_type, identify, row_nulls
@@ -161,7 +162,7 @@ class Blocks:
     unit : str, optional
         Column of ids of the unit, such as a campaign: integers, strings or binaries. Rows with equal ids are in the
         same block; each row with a null is a separate unit. Without a column, every row is a unit. ``a,b`` are the
-        units of rows that agree in both columns.
+        units of rows that agree in both columns; a name with a comma is in quotes.
     count : int
         Number of blocks, from 2 to 65,536.
 
@@ -189,7 +190,7 @@ class Blocks:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns to read."""
-        return () if self.unit is None else tuple(sorted(self.unit.split(",")))
+        return unit_columns(self.unit)
 
     def split(self, batch: Batch) -> Split:
         """The block of each row."""

@@ -161,14 +161,6 @@ class Configuration:
     due: frozenset[tuple[str, str]] | None = None
     statements: Delivered = NOTHING_DELIVERED
 
-    def __post_init__(self) -> None:
-        if "," in (self.options["unit"] or ""):
-            raise OptionError(
-                f"unit={self.options['unit']!r}: a store keeps the blocks of one unit; name one (--unit), and evaluate "
-                "the files by two crossed ones",
-                "unit",
-            )
-
     @classmethod
     def of(cls, given: Mapping[str, object]) -> Configuration:
         """Check the options of a first update, and make the configuration.
@@ -192,6 +184,12 @@ class Configuration:
         if custom:
             raise OptionError(
                 f"metrics={custom[0]!r}: a store keeps names of metrics only; give your own metric to Store.evaluate"
+            )
+        if "," in (options["unit"] or ""):
+            raise OptionError(
+                f"unit={options['unit']!r}: a store keeps the blocks of one unit, without a comma in its name; name "
+                "one (--unit), and evaluate the files by two crossed ones",
+                "unit",
             )
         ids = [*options["cluster"], options["classes"]]
         both = [name for name in options["sketch"] if name in ids]
