@@ -287,7 +287,7 @@ class Drift(AsJson):
     ks_lower, w1_lower : one-sided lower ends at 95 %; NaN without units
     ks_p, w1_p : p-values of no drift; NaN without units
     psi_noise : the median of the index without drift, for these units; NaN without units
-    unit, effective_units : the unit of the sampling error
+    unit, effective_units : the unit of the sampling error, and how many there are; None without a unit
     reason : why there is no sampling error; None if there is
 
     Examples
@@ -308,7 +308,7 @@ class Drift(AsJson):
     w1_p: float = math.nan
     psi_noise: float = math.nan
     unit: str | None = None
-    effective_units: float = 0.0
+    effective_units: float | None = None
     reason: str | None = None
 
     def to_dict(self) -> dict[str, Any]:

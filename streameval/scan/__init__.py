@@ -76,6 +76,7 @@ from streameval.scan.pieces import Scan as Scan
 from streameval.scan.pieces import TableSource as TableSource
 from streameval.scan.pieces import natural as natural
 from streameval.scan.pieces import whole_ids
+from streameval.scan.planning import placed as placed
 from streameval.scan.planning import plan as plan
 from streameval.scan.pruning import Pruned as Pruned
 from streameval.scan.pruning import prune as prune

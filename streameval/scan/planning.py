@@ -15,7 +15,7 @@ from streameval.errors import CorruptFileError, MissingColumnError, MissingInput
 from streameval.scan import in_memory
 from streameval.scan.derived import UUIDS, IdName, SlicingColumn, SourceColumn, mark, read_from
 from streameval.scan.files.iceberg import as_iceberg
-from streameval.scan.files.paths import File, distinct, locate, of_iceberg
+from streameval.scan.files.paths import File, distinct, labels, locate, of_iceberg, tell
 from streameval.scan.files.tables import Tables, as_uri
 from streameval.scan.files.uris import shown
 from streameval.scan.files.walk import DELTA
@@ -121,6 +121,19 @@ def plan(
         skipped=skipped,
         splittable=not any(isinstance(piece.source, StreamSource) for piece in pieces),
     )
+
+
+def placed(data: object) -> list[tuple[object, str, str]]:
+    """The inputs of a plan one by one, each with the names of its file and its partition; both are empty in memory."""
+    tables = Tables()
+    items = distinct(_items(data, tables))
+    tell(tables.others.items())
+    places = [item.place if isinstance(item, in_memory.Fragment) else item for item in items]
+    named = iter(labels(place for place in places if isinstance(place, File)))
+    return [
+        (item, place.name, next(named)[0]) if isinstance(place, File) else (item, "", "")
+        for item, place in zip(items, places, strict=True)
+    ]
 
 
 def _holdings(items: Sequence[object], columns: Sequence[str], **how: bool) -> Iterator[Holding | tuple[str, str]]:

@@ -20,7 +20,7 @@ from streameval.kinds import texts
 from streameval.options import honoured, recorded, result_key, words
 from streameval.results import REST, Source
 from streameval.store.nights.merge import Nights, labels_of
-from streameval.store.nights.partitions import group_by_keys, select_entries
+from streameval.store.nights.partitions import check_dates, group_by_keys, select_entries
 from streameval.store.nights.results import key_of
 from streameval.store.nights.slices import evaluate_slices, evaluate_where, find_slicing
 from streameval.wording import shell
@@ -204,6 +204,8 @@ def ends_of(against: str, *, single: bool = False) -> tuple[str, str]:
     since, dots, until = (f"{against}..{against}" if single and ".." not in against else against).partition("..")
     if not (since and dots and until):
         raise OptionError(f"against={against!r} is not a span of dates; write FROM..TO, such as 2026-01-01..2026-01-07")
+    for end in (since, until):
+        check_dates(against=end)
     return since, until
 
 

@@ -608,7 +608,10 @@ def drift(
     until: str | date | None = None,
     unit: str | None = None,
     storage_options: Mapping[str, str] | None = None,
-    **run: Any,
+    memory: int | str | None = None,
+    spill: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Drift:
     """How far the scores of some nights are from those of others, without labels.
 
@@ -623,7 +626,8 @@ def drift(
         Column of the sampling unit, such as the campaign; a store has its own.
     storage_options : dict of str, optional
         Options of the S3 storage of the store; files have them in their URIs.
-    run : memory, spill, threads and progress, as `Store`
+    memory, spill, threads, progress
+        As `Store`.
 
     Returns
     -------
@@ -645,6 +649,7 @@ def drift(
     ...     drift(folder, score="score", since="2026-01-02", against="2026-01-01").ks
     0.5
     """
+    run = {"memory": memory, "spill": spill, "threads": threads, "progress": progress}
     if isinstance(data, str | os.PathLike) and not is_pattern(os.fspath(data)):
         store: Store | None = None
         with suppress(OptionError):  # a store is on a local disk or on S3

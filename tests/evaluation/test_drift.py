@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import ks_2samp, wasserstein_distance
 
 from streameval import Store, drift
-from streameval.errors import DataError, MissingInputError, OptionError
+from streameval.errors import DataError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation.alarms import Drift, distances, with_error
 from streameval.rules import Rule
 
@@ -74,9 +74,25 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     assert found.ks_p < 0.01 < store.drift("s", since="2026-01-02", until="2026-01-02", against="2026-01-01").ks_p
     files = drift(tmp_path / "data", score="s", since="2026-01-05", against="2026-01-01..2026-01-04", unit="unit")
     assert files == found
-    assert drift(tmp_path / "data", score="s", against="2026-01-01").reason == "no unit is named (--unit)"
+    plain = drift(tmp_path / "data", score="s", against="2026-01-01")
+    assert (plain.effective_units, plain.reason) == (None, "without a unit there are no p-values: name one (--unit)")
+    for data in (tmp_path / "data", tmp_path / "store"):  # a mistyped date is not every night
+        for name in ("since", "until", "against"):
+            with pytest.raises(OptionError, match=f"{name}='2026-02-30' must be a date"):
+                drift(data, **{"score": "s", "against": "2026-01-01", name: "2026-02-30"})
     with pytest.raises(MissingInputError, match="no partition has a date in this range; the data have night=2026-01-0"):
         drift(tmp_path / "data", score="s", against="2026-02-01")
+    with pytest.raises(SchemaError, match=r"a\.parquet: column 's' has type float; ids are"):
+        drift(tmp_path / "data", score="s", against="2026-01-01", unit="s")
+    for name, content in (("night=2025-01-01", {"other": [1]}), ("night=2026-01-06", {"s": pa.array([], "float")})):
+        (tmp_path / "data" / name).mkdir()
+        pq.write_table(pa.table(content), tmp_path / "data" / name / "a.parquet")
+    assert drift(tmp_path / "data", score="s", since="2026-01-05", against="2026-01-01..2026-01-04").ks == found.ks
+    with pytest.raises(MissingInputError, match="drift: night=2026-01-06 has no rows"):
+        drift(tmp_path / "data", score="s", since="2026-01-06", against="2026-01-05")
+    pq.write_table(table, tmp_path / "undated.parquet")
+    with pytest.raises(OptionError, match=r"undated\.parquet: has no date .* leave it out of the data"):
+        drift([tmp_path / "data", tmp_path / "undated.parquet"], score="s", against="2026-01-01")
     with pytest.raises(OptionError, match="drift compares nights by the dates"):
         drift(table, score="s", against="2026-02-01")
     with pytest.raises(OptionError, match="the store has its own"):

@@ -12,11 +12,12 @@ from streameval.errors import DataError, MissingInputError, OptionError, SchemaE
 from streameval.evaluation.alarms import Drift, distances, with_error
 from streameval.evaluation.families import FAMILIES, MetricRequest
 from streameval.evaluation.files import Files
+from streameval.states.keyed.ids import id_type
 from streameval.states.scores.blocks import BlockCounts, BlockSpec
 from streameval.states.scores.counts import ScoreCounts, ScoreSpec
 from streameval.states.scores.types import score_type
 from streameval.store.nights.merge import spec_as_kept
-from streameval.store.nights.partitions import is_between, span
+from streameval.store.nights.partitions import check_dates, date_of, date_problem, is_between, span
 from streameval.wording import few, unknown_column
 
 if TYPE_CHECKING:
@@ -93,38 +94,60 @@ def drift_of_files(
     Raises
     ------
     OptionError
-        If the data have no partitions with dates.
+        If an end of a span is no date, or an input has none.
     MissingInputError
-        If a side has no partition.
+        If a side has no partition, or no rows.
     """
-    scanned = scan.plan(data, [score, *filter(None, [unit])], threads=engine.budget.threads)
-    scan.tell(scanned.skipped)
+    inputs = _dated(data)
+    sides = _nights([night for _, _, night in inputs], spans)
+    chosen = [item for item, _, night in inputs if night in sides[0] | sides[1]]
+    scanned = scan.plan(chosen, [score, *filter(None, [unit])], threads=engine.budget.threads)
     try:
         facts = score, score_type(scanned.schema.field(score).type, score)
+        if unit is not None:
+            id_type(scanned.schema.field(unit).type, unit)
     except SchemaError as error:
         raise SchemaError(f"{scanned.pieces[0].name}: {error}") from None
     exact, blocks = ScoreSpec(*facts, nan="drop"), BlockSpec(*facts, nan="drop", unit=unit)
     wanted = [MetricRequest(FAMILIES["score"], score, spec, ()) for spec in (exact, *[blocks] * (unit is not None))]
     folded, states = [], []
-    for since, until in (map(_text, ends) for ends in spans):
-        if (since or until) and not all(piece.partition for piece in scanned.pieces):
-            raise OptionError("drift compares nights by the dates of their folders or files, which tables have not")
-        pieces = [p for p in scanned.pieces if not (since or until) or is_between(p.partition, since, until)]
+    night_of = {name: night for _, name, night in inputs}
+    for nights in sides:
+        names = sorted(nights, key=scan.natural)
+        pieces = [piece for piece in scanned.pieces if night_of[piece.name] in nights]
         if not pieces:
-            have = span([piece.partition for piece in scanned.pieces])
-            raise MissingInputError(f"no partition has a date in this range; the data have {have}")
+            raise MissingInputError(f"drift: {few(names)} {'have' if names[1:] else 'has'} no rows")
         side = replace(scanned, pieces=tuple(pieces), rows=sum(piece.rows for piece in pieces))
         with engine.progress:
             folded.append(Files.of(engine, side, None, None, skip=False).folding(wanted).fold())
-        states.append((folded[-1].states[exact], list(dict.fromkeys(piece.partition for piece in pieces))))
+        states.append((folded[-1].states[exact], names))
     drift = _exact(engine, score, states, unit)
     if unit is None:
-        return replace(drift, reason="no unit is named (--unit)")
+        return replace(drift, reason="without a unit there are no p-values: name one (--unit)")
     return _with_blocks(drift, *(_blocks(one.states[blocks]) for one in folded))
 
 
-def _text(end: str | date | None) -> str | None:
-    return None if end is None else str(end)
+def _dated(data: object) -> list[tuple[object, str, str]]:
+    """The inputs, see `scan.placed`; raises `OptionError` if one has no date."""
+    inputs = scan.placed(data)
+    for _, name, night in inputs:
+        if not night:
+            raise OptionError("drift compares nights by the dates of their folders or files, which tables have not")
+        if not date_of(night):
+            why = f"{date_problem(night)} in its folder or name, by which drift tells nights"
+            raise OptionError(f"{name}: has {why}; leave it out of the data")
+    return inputs
+
+
+def _nights(names: Sequence[str], spans: Sequence[tuple[str | date | None, ...]]) -> list[set[str]]:
+    """The names of the nights of both sides; see `drift_of_files`."""
+    ends = [tuple(None if end is None else str(end) for end in pair) for pair in spans]
+    since, until = ends[0]  # `ends_of` checks the others
+    check_dates(since=since, until=until)
+    sides = [{name for name in names if is_between(name, *pair)} for pair in ends]
+    if not all(sides):
+        raise MissingInputError(f"no partition has a date in this range; the data have {span(names)}")
+    return sides
 
 
 def _exact(engine: Engine, score: str, states: Sequence[tuple[State, Sequence[str]]], unit: str | None) -> Drift:

@@ -129,7 +129,8 @@ class Judgements:
         """The judgement of each night by the first rule on a metric of all rows that has windows; empty without any."""
         judged = [{one.rule: one for one in self.of(entry) if one.windows} for entry in entries]
         texts = {one.rule: Rule.read(one.text) for night in judged for one in night.values()}
-        name = next((n for n, r in texts.items() if canonical(r.metric) == metric and r.of in (None, of)), None)
+        own = ((name, rule) for name, rule in texts.items() if rule.than is None and rule.of in (None, of))
+        name = next((name for name, rule in own if canonical(rule.metric) == metric), None)
         return tuple(night.get(name) for night in judged) if name is not None else ()
 
     def unfolded(self, entries: Iterable[Entry]) -> list[Judgement]:

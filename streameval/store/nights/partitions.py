@@ -365,9 +365,7 @@ def select_entries(
             f"{absent[0]}: no such partition; {suggest_names(absent[0], ordered) or f'the store has {extent}'}"
         )
     names = [name for name in ordered if not partition or name in partition]
-    for text, option in ((since, "since"), (until, "until")):
-        if text is not None and not date_of(text):
-            raise OptionError(f"{option}={text!r} must be a date such as 2026-01-08")
+    check_dates(since=since, until=until)
     if since or until:
         names = [name for name in names if is_between(name, since, until)]
     names = names if last is None else names[-whole("last", last, "a whole number of at least 1", 1) :]
@@ -376,6 +374,13 @@ def select_entries(
             f"no partition has a date in this range; the store has {extent}" if ordered else f"the store has {extent}"
         )
     return [entries[name] for name in names]
+
+
+def check_dates(**ends: str | None) -> None:
+    """Raise `OptionError` if an end of a range, by the name of its option, is no date; None is none."""
+    for option, text in ends.items():
+        if text is not None and not date_of(text):
+            raise OptionError(f"{option}={text!r} must be a date such as 2026-01-08", option)
 
 
 def is_between(name: str, since: str | None, until: str | None) -> bool:

@@ -21,6 +21,7 @@ from processes import run
 from streameval import Store, evaluate
 from streameval.errors import DataError, OptionError, StoreError
 from streameval.results import Judgement
+from streameval.store.files.location import Location
 from streameval.store.nights import judgements
 from streameval.store.nights.windows import RuleNights
 
@@ -169,6 +170,16 @@ def test_which_nights_a_rule_takes(accepted):
     taken = nights.in_windows(15)
     assert [i for i, one in enumerate(taken) if one] == list(range(5 if accepted else 1, 16))
     assert nights.accepted(15) == [*accepted]
+
+
+def test_a_history_has_no_windows_of_a_difference(tmp_path):
+    """Rules on the metric of one column and of all columns have windows; one on a difference has its own values."""
+    night = SimpleNamespace(partition="n", fingerprint="", folded="", states=(), state=lambda *_: None)
+    log = judgements.Judgements(Location.of(tmp_path), "n")
+    digest = judgements.digests(night)["", ""]
+    for name, text, windows in (("a", "roc_auc[t] - roc_auc[s] >= 0", ()), ("b", "roc_auc[t] >= 0.5", ("b",))):
+        log.add(Judgement(name, text, "passed", 0.1, "", partition="n", digest=digest, windows=((1.0, 0.1, 0.2, 0.3),)))
+        assert tuple(one.rule for one in log.windows([night], "roc_auc", "t")) == windows
 
 
 def test_rules_that_are_read_every_night(tmp_path):
