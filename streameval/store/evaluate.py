@@ -95,8 +95,8 @@ def store_source(
     Examples
     --------
     >>> kept = {"metrics": ("roc_auc",), "nan": "drop"}
-    >>> store_source("show", "STORE", 7, {"last": 7, "since": None}, kept, ["metrics"])
-    Source(data=('STORE',), files=0, command='streameval show STORE --last 7 --metric roc_auc', nights=7)
+    >>> store_source("show", "STORE", 7, {"last": 7, "since": None}, kept, ["metrics"]).command
+    'streameval show STORE --last 7 --metric roc_auc'
     """
     nights_asked = {key: honoured("show")[key].plain(value) for key, value in selection.items() if value is not None}
     own = words(verb, {key: value for key, value in plain.items() if key in given and key in honoured(verb)})
