@@ -649,7 +649,7 @@ def drift(
     ...     drift(folder, score="score", since="2026-01-02", against="2026-01-01").ks
     0.5
     """
-    run = {"memory": memory, "spill": spill, "threads": threads, "progress": progress}
+    run: dict[str, Any] = {"memory": memory, "spill": spill, "threads": threads, "progress": progress}
     if isinstance(data, str | os.PathLike) and not is_pattern(os.fspath(data)):
         store: Store | None = None
         with suppress(OptionError):  # a store is on a local disk or on S3
