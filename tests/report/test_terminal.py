@@ -45,7 +45,7 @@ def scored(columns: int, **facts: Any) -> Any:
     results = [Scalar(metric, 0.123456, of=f"score_{i}", **facts) for i in range(columns) for metric in metrics]
     facts = {"rows": 10, "positives": 4, "dropped": (), "skipped": (), "options": {}, "labels": {}, "source": Source()}
     facts["label_strata"] = ()
-    return SimpleNamespace(results=tuple(results), **facts)
+    return SimpleNamespace(results=tuple(results), coarser_units={}, **facts)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
