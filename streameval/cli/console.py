@@ -326,8 +326,8 @@ class Commands(click.Group):
         except click.UsageError as error:
             text = message = error.format_message()
             if isinstance(error, click.NoSuchOption) and error.option_name in _ELSEWHERE:
-                command, remedy = _ELSEWHERE[error.option_name]
-                if command in ("", error.ctx.command.name if error.ctx else None):
+                verb, remedy = _ELSEWHERE[error.option_name]
+                if verb in ("", error.ctx.command.name if error.ctx else None):
                     text = f"No such option '{error.option_name}'. {remedy}"
             shown = visible_lines(masked(text))
             if shown == message:

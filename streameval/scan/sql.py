@@ -299,7 +299,7 @@ def _notes(literals: Sequence[tuple[str, exp.Expression]], schema: pa.Schema) ->
         column = f"{column} ({kind})"
         if types.is_floating(kind):
             near = kind.to_pandas_dtype()(text)  # printed in as few digits as tell it apart
-            if Decimal(text) not in map(Decimal, (str(near), str(float(near)), float(near))):
+            if Decimal(text) not in (Decimal(str(near)), Decimal(str(float(near))), Decimal(float(near))):
                 notes[f"{text} is no value of {column}: it is compared with {near}"] = None
         elif down is not up:
             ends = f"above {down}" if down else "", f"below {up}" if up else ""
