@@ -23,6 +23,7 @@ from streameval.results import Scalar
 from streameval.states.classes import MACRO, MICRO, WEIGHTED, ClassSpec, class_name
 from streameval.states.grouped.groups import DenseGroups, Grouped
 from streameval.states.grouped.spec import GroupedSpec
+from streameval.states.scores.blocks import BlockCounts
 from streameval.states.scores.types import halved
 from streameval.wording import few
 
@@ -144,6 +145,8 @@ def _moved(state: Any, spec: Any) -> Any:
     if isinstance(state, DenseGroups):
         states = {name: _moved(one, spec.inner) for name, one in state.states.items()}
         return replace(state, spec=spec, states=states)
+    if isinstance(state, BlockCounts) and state.points is not None:
+        return replace(state, spec=spec, points=_moved(state.points, spec.points))
     return replace(state, spec=spec)
 
 

@@ -225,9 +225,9 @@ def evaluation_page(evaluation: Found, evidence: Evidence) -> Page:
 
 def _title(values: Sequence[Scalar], source: Source) -> str:
     """The columns and the data."""
-    columns = joined_few(list(dict.fromkeys(r.of for r in values if r.of and not r.label_class)), 3)
+    columns = list(dict.fromkeys(r.of for r in values if r.of and not r.label_class))
     on = f" on {last_part(source.data[0])}" if source.data else ""
-    return f"Evaluation of {columns}{on}" if columns else f"Evaluation{on}"
+    return f"Evaluation of {joined_few(columns)}{on}" if columns else f"Evaluation{on}"
 
 
 def headline_tables(evaluation: Found, meanings: Mapping[str, Meaning]) -> list[Table]:
