@@ -43,7 +43,7 @@ def evaluate(
 ) -> None:
     """Evaluate Parquet files, directories, globs or URIs, or a store.
 
-    DATA is read in one pass; a store is evaluated as by show, which also takes a selection of nights. If no column to
+    DATA is read in one pass; a store is evaluated as by show, whose options select nights. If no column to
     evaluate is named, the columns of DATA are listed; with other options as well, the exit status is then 2. With
     --rule, the exit status is 3 unless all rules pass. A rule with a level implies --ci; if it compares two columns, it
     also implies --baseline.

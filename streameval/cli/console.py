@@ -268,19 +268,12 @@ _LOST = 1.2  # seconds after which the process is ended: the exception was lost,
 _MESSAGE = "streameval: error: interrupted; nothing is half-written"
 
 
-_ELSEWHERE = {  # options that a command lacks (of any if empty), and where their effect is found
+_ELSEWHERE = {  # options that a command lacks, and where their effect is found
     **dict.fromkeys(
         ("--sampled-by", "--label-probability", "--classes-sampled", "--clusters-sampled"),
-        ("", "Estimates from sampled labels come from files: evaluate (--sampled-by)"),
+        "Estimates from sampled labels come from files: evaluate (--sampled-by)",
     ),
-    **dict.fromkeys(
-        ("--partition", "--since", "--until", "--last", "--as-of"),
-        ("evaluate", "Nights of a store are chosen by show: streameval show STORE --last 7"),
-    ),
-    "--classes-of-label": (
-        "",
-        "A store keeps one class: --score p_spam --pos-label spam; evaluate takes several, of files",
-    ),
+    "--classes-of-label": "A store keeps one class: --score p_spam --pos-label spam; evaluate takes several, of files",
 }
 
 
@@ -326,9 +319,7 @@ class Commands(click.Group):
         except click.UsageError as error:
             text = message = error.format_message()
             if isinstance(error, click.NoSuchOption) and error.option_name in _ELSEWHERE:
-                verb, remedy = _ELSEWHERE[error.option_name]
-                if verb in ("", error.ctx.command.name if error.ctx else None):
-                    text = f"No such option '{error.option_name}'. {remedy}"
+                text = f"No such option '{error.option_name}'. {_ELSEWHERE[error.option_name]}"
             shown = visible_lines(masked(text))
             if shown == message:
                 raise  # keeps its kind: without a command, click shows the help alone

@@ -52,6 +52,7 @@ SELECTION = ("partition", "since", "until", "last", "as_of")  # which nights of 
 _OF_NIGHTS = [replace(honoured("show")[name], verbs=("attribute",)) for name in SELECTION]
 SHOWN = (
     *(replace(option, help=f"For a store: {option.help[0].lower()}{option.help[1:]}") for option in _OF_NIGHTS),
+    *(replace(option, verbs=("evaluate",), help="") for option in _OF_NIGHTS),  # as of show, whose help has them
     Option("plan_only", FLAG, False, ("evaluate",), "nothing", flag="plan",
            help="Only print what the run would read, hold in memory and do."),
     Option("plan_only", FLAG, False, ("update", "replace", "add", "show", "history", "check", "diagnose", "drift",
@@ -160,6 +161,7 @@ def _option(option: Option) -> Callable[[Command], Command]:
         required=option.required,
         metavar=option.metavar,
         help=option.help if silent else f"{option.help} [default: {option.default}]",
+        hidden=not option.help,
         **facts,
     )
 

@@ -504,7 +504,7 @@ COMMANDS = [
     ("attribute s data --label label --examples word", "name a column (--cluster)", "+ --cluster id"),
     ("add s", "name the column or the metric to add (--score", "+ --score other"),
     ("remove s", "or a column (--column)", "+ --column id"),
-    ("evaluate s --unit user", "or add it to the store (add --unit)", "add s --unit user; again"),
+    ("evaluate s --last 2 --unit user", "or add it to the store (add --unit)", "add s --unit user; again"),
 ]  # fmt: skip
 
 
