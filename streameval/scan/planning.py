@@ -179,7 +179,7 @@ def _shared_parts(items: Sequence[object], columns: Sequence[str]) -> Sequence[o
     given = [computed.intersection(dict(item.constants) if isinstance(item, File) else ()) for item in items]
     partly = computed.intersection(*given) ^ set[str]().union(*given)
     tables = {id(item.columns): dict(item.columns) for item in items if isinstance(item, File)}.values()
-    for name in computed.intersection(*given):  # others may have names that cannot be computed
+    for name in (name for name in computed if all(name in one for one in given)):  # others may not be computable
         kinds = [columns[read_from(name)].kind for columns in tables if read_from(name) in columns]
         if name.zone or any(types.is_timestamp(kind) and kind.tz for kind in kinds):
             partly.add(name)
