@@ -401,8 +401,13 @@ class BlockCounts(Small, Stored):
     def _arrays(self) -> tuple[Array, ...]:
         return self.downs, self.prefixes, self.ends, self.table
 
+    def _without_points(self) -> BlockCounts:
+        return replace(self, spec=replace(self.spec, pointed=False), points=None)
+
     def merge(self, other: BlockCounts) -> BlockCounts:
-        """Counts of both inputs."""
+        """Counts of both inputs; those for points if both have them."""
+        if isinstance(other, BlockCounts) and self.spec.pointed != other.spec.pointed:
+            return self._without_points().merge(other._without_points())
         mergeable(self, other)
         order = np.argsort(np.concatenate([self.starts, other.starts]), kind="stable")
         both = zip(self._arrays(), other._arrays(), strict=True)

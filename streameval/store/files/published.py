@@ -26,7 +26,7 @@ import tempfile
 import uuid
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -40,6 +40,8 @@ from streameval.errors import FormatError, SpillError, StoreError
 from streameval.saving import make_folder, publish, unfinished
 from streameval.scan import READ_ERRORS, reason, remedied
 from streameval.states import codec
+from streameval.states.grouped.spec import GroupedSpec
+from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.histogram import HistogramSpec
 
 if TYPE_CHECKING:
@@ -339,7 +341,7 @@ class StateFiles(PublishedFiles):
         """The state that several files hold together; on failure, the error names the first unreadable one."""
         try:
             state: State = codec.load_together([_read_batches(self.load(name)) for name in names], budget)
-            if due not in (None, state.spec):
+            if due not in (None, state.spec) and not _is_coarser(state.spec, due):
                 raise FormatError(f"it holds {state.spec} where {due} is due")
         except SpillError:
             raise  # spilling failed, not a file
@@ -354,6 +356,13 @@ class StateFiles(PublishedFiles):
                 why = f"{len(names)} files are readable one by one, but not together: {reason(error)}"
             raise FormatError(f"{where}: {why}") from error
         return state
+
+
+def _is_coarser(spec: StoredSpec, due: StoredSpec | None) -> bool:
+    """Whether blocks differ from what is due only in that they were not counted for points as well."""
+    if isinstance(due, GroupedSpec) and isinstance(spec, GroupedSpec):
+        return due == replace(spec, inner=due.inner) and _is_coarser(spec.inner, due.inner)
+    return isinstance(due, BlockSpec) and due.pointed and spec == replace(due, pointed=False)
 
 
 def _read_batches(data: pa.Buffer) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
