@@ -50,24 +50,36 @@ def test_a_store_of_format_1_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert facts(Store("store", threads=1)) == expected
     shutil.rmtree("store/history")  # the cache is computed again from the states
     assert facts(Store("store", threads=1)) == expected
+    store = Store("store", threads=1)
+    assert store.update(land(Path("nights"), 3)).new == ("night=2026-01-03",)
+    sliced = store.evaluate(by="country", metrics="roc_auc").results
+    assert [result.rows for result in sliced if result.of == "score"] == [120, 60, 60]
+    store.vacuum(grace="0s")
+    assert store.info(verify=True).damaged == ()
+
+
+def land(data: Path, night: int) -> Path:
+    """Write the data of a night."""
+    numbers = range(night * 1000, night * 1000 + 40)
+    table = {
+        "label": pa.array([n * 7 % 3 == 0 for n in numbers]),
+        "score": pa.array([n * 37 % 101 / 101 for n in numbers], pa.float32()),
+        "cluster": pa.array([n * 13 % 9 for n in numbers]),
+        "class": pa.array([n * 13 % 9 // 2 for n in numbers]),
+        "country": pa.array([("DE", "FR")[n % 2] for n in numbers]),
+        "unit": pa.array([f"u{n % 12}" for n in numbers]),
+    }
+    folder = data / f"night=2026-01-0{night}"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table(table), folder / "part-0.parquet")
+    return folder
 
 
 def write(folder: str) -> None:
     """Write a store of two nights, the second in an update of its own, in a folder, and keep it with its answers."""
     data, store = Path(folder, "nights"), Store(Path(folder, "store"), threads=1)
     for night, columns in ((1, COLUMNS), (2, {})):
-        numbers = range(night * 1000, night * 1000 + 40)
-        table = {
-            "label": pa.array([n * 7 % 3 == 0 for n in numbers]),
-            "score": pa.array([n * 37 % 101 / 101 for n in numbers], pa.float32()),
-            "cluster": pa.array([n * 13 % 9 for n in numbers]),
-            "class": pa.array([n * 13 % 9 // 2 for n in numbers]),
-            "country": pa.array([("DE", "FR")[n % 2] for n in numbers]),
-            "unit": pa.array([f"u{n % 12}" for n in numbers]),
-        }
-        (data / f"night=2026-01-0{night}").mkdir(parents=True)
-        pq.write_table(pa.table(table), data / f"night=2026-01-0{night}" / "part-0.parquet")
-        store.update(data / f"night=2026-01-0{night}", **columns)
+        store.update(land(data, night), **columns)
     answers = facts(store)
     shutil.copytree(Path(folder, "store"), GOLDEN / "store")
     (GOLDEN / "facts.json").write_text(json.dumps(answers, indent=1) + "\n")

@@ -160,8 +160,15 @@ class DenseGroups(Grouped):
         states = [self.states[name] for name in sorted(names)]  # in this order, so that sums are reproducible
         return _merged(states) if states else self.spec.inner.empty()
 
+    def _under(self, empty: State) -> DenseGroups:
+        states = {name: state.merge(empty) for name, state in self.states.items()}
+        return DenseGroups(replace(self.spec, inner=empty.spec), states)
+
     def merge(self, other: DenseGroups) -> DenseGroups:
         """Groups of both inputs; groups with equal names are merged."""
+        if isinstance(other, DenseGroups) and self.spec.inner != other.spec.inner:
+            common = self.spec.inner.empty().merge(other.spec.inner.empty())  # raises if inner states do not merge
+            return self._under(common).merge(other._under(common))
         mergeable(self, other)
         states = dict(self.states)
         for name, state in other.states.items():
