@@ -97,7 +97,7 @@ class Connection:
 
 def _renew_offload() -> None:
     """Give a forked child a pool for large messages: that of its parent has no threads here."""
-    distributed.utils._offload_executor = ThreadPoolExecutor(1, thread_name_prefix="Dask-Offload")  # noqa: SLF001 - Dask leaves it to its users
+    distributed.utils._offload_executor = ThreadPoolExecutor(1, thread_name_prefix="Dask-Offload")  # noqa: SLF001 - no setting replaces it
 
 
 on_fork(_renew_offload)
@@ -177,7 +177,7 @@ def _leave_pool() -> None:
     """Let the worker run another task in place of this one, which will wait; does nothing outside of tasks."""
     with suppress(RuntimeError):
         loop = asyncio.get_running_loop()
-        if any(worker.loop.asyncio_loop is loop for worker in distributed.Worker._instances):  # noqa: SLF001 - nothing public tells
+        if any(worker.loop.asyncio_loop is loop for worker in distributed.Worker._instances):  # noqa: SLF001 - no public list
             raise ClusterError(
                 "a run on a client would block the event loop of this worker: submit a task instead of Client.run"
             )

@@ -261,7 +261,7 @@ class Drawing(Tables, LookUp):
     def _banded(self, engine: Engine, curves: Sequence[Curve]) -> list[Curve]:
         """Add bands to the curves that have replicates."""
         source, level = self._again() if self._again else self, self.ci_level or LEVEL
-        return with_bands(engine, self._states, curves, source._resampled, self._threshold, level)  # noqa: SLF001 - its own
+        return with_bands(engine, self._states, curves, source._resampled, self._threshold, level)  # noqa: SLF001 - of this class
 
     def distribution(self, of: str | None = None, bins: int = 100) -> Distribution:
         """The distribution of the scores of each class, for drawing.

@@ -91,7 +91,7 @@ class LabelPlan(AsJson):
 def plan_labels(
     data: Any,
     *,
-    id: str,  # noqa: A002 - the option of the command line
+    id: str,  # noqa: A002 - public name, as --id
     score: str,
     for_: str | Sequence[str],
     label: str = "label",
