@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -75,8 +76,8 @@ def test_an_interrupt_leaves_no_file(data: Path, tmp_path: Path, run: str) -> No
     assert process.returncode == 130
     *warnings, last = error.splitlines()
     assert last == b"streameval: error: interrupted; nothing is half-written"
-    assert len(warnings) <= 1
-    assert all(b"4.0 MB of memory is too little" in warning for warning in warnings)
+    assert all(re.search(b"4.0 MB of memory is too little|compile them beforehand", warning) for warning in warnings)
+    assert len(warnings) <= 2
     assert sorted(tmp_path.iterdir()) == [spill]
     assert list(spill.iterdir()) == []
 

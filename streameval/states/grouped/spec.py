@@ -174,6 +174,7 @@ class GroupedSpec(SplitSpec):
     --------
     >>> import numpy as np
     >>> from streameval.budget import Budget
+    >>> from streameval.states.grouped.keys import By
     >>> from streameval.states.protocol import Batch
     >>> spec = GroupedSpec(ClusterSpec("cluster"), By(("country",)))
     >>> spec.columns

@@ -84,8 +84,15 @@ OPTIONS = st.fixed_dictionaries(
 
 
 def bits(array: pa.Array) -> Any:
-    """Values so that equal bits are equal, and nulls are None."""
-    kind = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}.get(array.type)
+    """Values so that equal bits are equal, and nulls are None; damaged texts need not be UTF-8."""
+    if isinstance(array, pa.DictionaryArray):
+        return [
+            None if code is None else values[code]
+            for values in [bits(array.dictionary)]
+            for code in array.indices.to_pylist()
+        ]
+    kinds = {pa.float32(): pa.int32(), pa.float64(): pa.int64(), pa.string(): pa.binary()}
+    kind = (kinds | {pa.large_string(): pa.large_binary()}).get(array.type)
     return (array.view(kind) if kind else array).to_pylist()
 
 
