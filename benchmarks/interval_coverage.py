@@ -7,12 +7,13 @@
     python benchmarks/interval_coverage.py --labels --out FILE           # sampled labels instead (sampled_labels.py)
 
 A trial draws new units, divides them into 128 blocks at random, and takes the metrics of all rows and those without
-each block; `streameval.metrics.estimates` makes 95 % intervals of them, as of the replicates of `evaluate`. The truth
-is the mean of the values of all trials of a design. A line of the table is a design and a metric: *coverage*, the
-share of the given intervals that hold the truth in %, with [below, above], the shares that lie below it and above it;
-*width*, the median width over 2 · 1.96 standard deviations of the values; the median *freedom*; *warned*, the share
-with a warning, and *null*, the share without an interval. Designs whose name begins with `family` evaluate slices
-against their rests, all equal: their *coverage* is the share of runs without any verdict.
+each block; `streameval.metrics.estimates` makes 95 % intervals of them, as of the replicates of `evaluate`. Rows of two
+crossed factors are divided by either and by both. The truth is the mean of the values of all trials of a design. A line
+of the table is a design and a metric: *coverage*, the share of the given intervals that hold the truth in %, with
+[below, above], the shares that lie below it and above it; *width*, the median width over 2 · 1.96 standard deviations
+of the values; the median *freedom*; *warned*, the share with a warning, and *null*, the share without an interval.
+Designs whose name begins with `family` evaluate slices against their rests, all equal: their *coverage* is the share of
+runs without any verdict.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from data import DEFAULT, make
+from numba import njit
 from sampled_labels import simulate_labels
 from scipy.special import expit, ndtri
 
@@ -84,6 +86,17 @@ def weighted(rng: np.random.Generator, area: float) -> dict[str, Any]:
     return {name: column[drawn] for name, column in (rows | {"weight": 1 / chance}).items()}
 
 
+def crossed(rng: np.random.Generator, area: float) -> dict[str, Any]:
+    """Rows of two crossed factors, campaigns of one label and days, on which both labels are harder or easier."""
+    apart = math.sqrt(2) * ndtri(area)
+    label, unit, day = rng.random(100) < POSITIVE, rng.integers(0, 100, 3000), rng.integers(0, 60, 3000)
+    label = label[unit]
+    easier = rng.normal(size=60)[day] * (2 * label - 1)
+    odds = apart * label + math.sqrt(0.45) * (rng.normal(size=100)[unit] + easier)
+    odds = apart * (odds + math.sqrt(0.1) * rng.normal(size=3000) - apart / 2) + math.log(POSITIVE / (1 - POSITIVE))
+    return {"label": label, "score": expit(odds), "unit": unit, "crossed": day}
+
+
 def sliced(rng: np.random.Generator, area: float, units: int) -> dict[str, Any]:
     """Twenty equal slices of some units."""
     rows = scored(rng, area, np.full(20 * units, 5))
@@ -97,6 +110,7 @@ KINDS: dict[str, Callable[[np.random.Generator, float], dict[str, Any]]] = {
     "rare": lambda rng, area: scored(rng, area, np.full(30_000, 1), 0.001),
     "big": one_big,
     "weights": weighted,
+    "crossed": crossed,
     "ties": lambda rng, area: (
         (rows := scored(rng, area, np.full(300, 5))) | {"score": rows["score"].round(1).clip(0.01, 0.99)}
     ),
@@ -110,34 +124,56 @@ DESIGNS |= {f"family {count} units": partial(sliced, area=0.95, units=round(coun
 def replicated(rows: dict[str, np.ndarray], blocks: np.ndarray) -> np.ndarray:
     """Every metric without each block, and of all rows: an array of shape (n_metrics, n_blocks + 1)."""
     order = np.argsort(-rows["score"], kind="stable")
-    label, score, block = rows["label"][order].astype(float), rows["score"][order], blocks[order]
-    weight = np.tile(rows["weight"][order] if "weight" in rows else np.ones(order.size), (BLOCKS + 1, 1))
-    weight[block, np.arange(order.size)] = 0
-    p, n = weight * label, weight * (1 - label)
-    t, f = np.cumsum(p, axis=1), np.cumsum(n, axis=1)
-    last = np.append(score[1:] < score[:-1], True)  # rows of a score are a tie
-    first, ends = np.concatenate(([0], np.flatnonzero(last)[:-1] + 1)), np.flatnonzero(last)
-    tied_p, tied_n = (np.add.reduceat(side, first, axis=1) for side in (p, n))
-    above_t, above_f, total_p, total_n = t[:, ends], f[:, ends], t[:, -1], f[:, -1]
-    with np.errstate(all="ignore"):
-        auc = (tied_n * (above_t - tied_p / 2)).sum(axis=1) / (total_p * total_n)
-        precision = (tied_p * np.nan_to_num(above_t / (above_t + above_f))).sum(axis=1) / total_p
-        brier = (weight * (score - label) ** 2).sum(axis=1) / (total_p + total_n)
-        loss = -(weight * np.log(np.where(label > 0, score, 1 - score))).sum(axis=1) / (total_p + total_n)
-        count = np.cumsum(weight > 0, axis=1)[:, ends]
-        best = np.roll(count, 1, axis=1) < np.ceil(0.1 * count[:, -1:])
-        best[:, 0] = True
-        kept = (tied_p + tied_n) * best
-        area, size = (kept * (above_t - tied_p / 2)).sum(axis=1), kept.sum(axis=1)
-        least = size**2 * total_p / (2 * (total_p + total_n))
-        most = np.where(total_p <= size, total_p**2 / 2 + (size - total_p) * total_p, size**2 / 2)
-        gain = (area - least) / (most - least)
-    return np.array([auc, precision, brier, loss, gain])
+    label, score, block = rows["label"][order], rows["score"][order], blocks[order]
+    weight = rows["weight"][order] if "weight" in rows else np.ones(order.size)
+    found = np.empty((len(METRICS), BLOCKS + 1))
+    _rank(score, label, weight, block, found)
+    total = np.bincount(block, weight, BLOCKS)
+    losses = (score - label) ** 2, -np.log(np.where(label, score, 1 - score))
+    for row, loss in zip(found[2:4], losses, strict=True):
+        part = np.bincount(block, weight * loss, BLOCKS)
+        row[:] = np.append(part.sum() - part, part.sum()) / np.append(total.sum() - total, total.sum())
+    return found
+
+
+@njit(cache=True, error_model="numpy")
+def _rank(score: np.ndarray, label: np.ndarray, weight: np.ndarray, block: np.ndarray, out: np.ndarray) -> None:
+    """ROC AUC, average precision and agc@0.1 of rows from the best score to the worst, without each block."""
+    for left in range(out.shape[1]):
+        kept = weight * (block != left)
+        positives, total, ten = (kept * label).sum(), kept.sum(), math.ceil(0.1 * np.count_nonzero(kept))
+        t = f = won = precision = area = size = 0.0
+        best = start = 0
+        while start < score.size:
+            end, p, n, count = start, 0.0, 0.0, 0
+            while end < score.size and score[end] == score[start]:  # rows of a score are a tie
+                p, n = p + kept[end] * label[end], n + kept[end] * (not label[end])
+                count += kept[end] > 0
+                end += 1
+            won, t, f = won + n * (t + p / 2), t + p, f + n
+            precision += p * t / (t + f) if t + f else 0.0
+            if best < ten or not start:
+                area, size = area + (p + n) * (t - p / 2), size + p + n
+            best, start = best + count, end
+        least = size**2 * positives / (2 * total)
+        most = positives**2 / 2 + (size - positives) * positives if positives <= size else size**2 / 2
+        out[0, left] = won / (positives * (total - positives))
+        out[1, left] = precision / positives
+        out[4, left] = (area - least) / (most - least)
 
 
 def estimates_of(rows: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, Estimate]:
-    """Each metric with its replicates over blocks of units."""
-    _, unit = np.unique(rows["unit"], return_inverse=True)
+    """Each metric with its replicates over blocks of units; of two crossed factors, by either and by both."""
+    units = [rows["unit"]]
+    if "crossed" in rows:
+        units += [rows["crossed"], rows["unit"] * (1 + rows["crossed"].max()) + rows["crossed"]]
+    first, *others = (_by_unit(rows, unit, rng) for unit in units)
+    return {name: one.crossed_with(*(by[name] for by in others)) for name, one in first.items()}
+
+
+def _by_unit(rows: dict[str, np.ndarray], units: np.ndarray, rng: np.random.Generator) -> dict[str, Estimate]:
+    """Each metric with its replicates over blocks of some units."""
+    _, unit = np.unique(units, return_inverse=True)
     block = rng.integers(0, BLOCKS, unit.max() + 1)[unit]
     weight = rows.get("weight", np.ones(unit.size))
     sides = [np.bincount(block, weight * (rows["label"] == side), minlength=BLOCKS) for side in (0, 1)]

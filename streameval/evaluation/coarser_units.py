@@ -3,18 +3,19 @@
 Rows of different units may still depend on each other: messages of different campaigns, if they share a cluster. No
 replicate over the units shows that, but one over the clusters does. For each cluster and class column, the rows of 16
 of its 128 blocks are counted on the coarse grid of the first score; all other rows are the difference from the counts
-by unit. Removing each of the 16 blocks gives
+by unit. Removing each of some n of B blocks gives
 
-    Var = (128 − 1)/16 · Σ (θ₍₋b₎ − θ)²,
+    Var = (B − 1)/n · Σ (θ₍₋b₎ − θ)²,
 
-known to about 1/√32 = 18 %: enough to tell that a standard error is twice as large, at an eighth of the work.
+of 16 known to about 1/√32 = 18 %: enough to tell that a standard error is twice as large, at an eighth of the work. The
+slices of a column are such blocks, too, and counted already; fewer than 50 are categories rather than a sample.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.request import Resampling
     from streameval.metrics.estimates import Estimate
+    from streameval.states.grouped.groups import Grouped
     from streameval.states.protocol import State, StoredSpec
+    from streameval.typing import Array
 
 _SOME = 16  # blocks of a column that are counted
+_SLICES = 50, 128  # least number of slices that are taken for units, and most that are removed
 _LARGER = 1.5  # least ratio of standard errors that is told, three standard errors above 1
 _LEAST_FREEDOM = 4  # degrees of freedom, below which one or two blocks decide
 
@@ -56,6 +60,7 @@ def coarser_units(
     resampling: Resampling,
     states: Mapping[StoredSpec, State],
     estimates: Sequence[Estimate],
+    slices: Mapping[str, Mapping[StoredSpec, Grouped]],
 ) -> dict[str, float]:
     """How many times as large the standard error is by other columns of ids, where it is clearly larger.
 
@@ -65,6 +70,7 @@ def coarser_units(
     resampling : the requested sampling intervals
     states : the folded states by spec
     estimates : the results of all metrics, in the order of the requests
+    slices : by column, the block counts of its slices by the spec of those of all rows
     """
     source = _source(requests, resampling)
     if source is None or not isinstance(main := states.get(source[1]), BlockCounts):
@@ -73,12 +79,19 @@ def coarser_units(
     own = next(e for e in estimates if (e.scalar.metric, e.scalar.of) == (metric.name, request.of)).two_way
     if own.undefined is not None or not own.stderr:
         return {}
-    ratios = {}
-    for column, spec in coarser_specs(requests, resampling).items():
-        part = states.get(spec)
-        if isinstance(part, BlockCounts) and (error := _error(main, part, metric)) >= _LARGER * own.stderr:
-            ratios[column] = error / own.stderr
-    return ratios
+    parts = {column: states.get(spec) for column, spec in coarser_specs(requests, resampling).items()}
+    errors = {
+        column: _error(main, _by_block(main, [part], _SOME), part.spec.of, metric)
+        for column, part in parts.items()
+        if isinstance(part, BlockCounts)
+    }
+    for column, split in slices.items():
+        grouped = split[source[1]]
+        groups = [group for group in grouped.groups() if group != (None,)]
+        if column not in resampling.units and len(groups) >= _SLICES[0]:
+            some = [cast("BlockCounts", grouped.only(group)) for group in groups[:: -(-len(groups) // _SLICES[1])]]
+            errors[column] = _error(main, _by_block(main, some, 1), len(groups), metric)
+    return {column: error / own.stderr for column, error in errors.items() if error >= _LARGER * own.stderr}
 
 
 def _source(
@@ -100,16 +113,26 @@ def _ids_of(spec: object) -> tuple[str, ...]:
     return (spec.classes, spec.cluster) if isinstance(spec, ContingencySpec) else ()
 
 
-def _error(main: BlockCounts, part: BlockCounts, metric: RocAuc | AveragePrecision) -> float:
-    """The standard error by the blocks that a part of the rows is in; 0 where few of them decide."""
-    part = part.at_shift(main.shift)
-    table = np.zeros((main.prefixes.size, _SOME + 1, 2), np.int64)
-    table[np.searchsorted(main.prefixes, part.prefixes), :_SOME] = part.table
-    table[:, _SOME] = main.whole[0] - table.sum(axis=1)
-    missing = np.zeros((_SOME + 1, 2), np.int64), np.zeros((_SOME + 1, 2))
-    spec = replace(main.spec, count=_SOME + 1, pointed=False)
+def _by_block(main: BlockCounts, parts: Sequence[BlockCounts], blocks: int) -> Array:
+    """Rows of the bins of all rows in the blocks of each part, and in no part: int64 (n_bins, n_blocks, 2).
+
+    The blocks of a part are merged to one if `blocks` is 1.
+    """
+    table = np.zeros((main.prefixes.size, len(parts) * blocks + 1, 2), np.int64)
+    for i, part in enumerate(one.at_shift(main.shift) for one in parts):
+        rows = part.table if blocks > 1 else part.table.sum(axis=1, keepdims=True)
+        table[np.searchsorted(main.prefixes, part.prefixes), i * blocks : (i + 1) * blocks] = rows
+    table[:, -1] = main.whole[0] - table.sum(axis=1)
+    return table
+
+
+def _error(main: BlockCounts, table: Array, blocks: int, metric: RocAuc | AveragePrecision) -> float:
+    """The standard error by all blocks but the last of a table, some of a number; 0 where few of them decide."""
+    count = table.shape[1]
+    missing = np.zeros((count, 2), np.int64), np.zeros((count, 2))
+    spec = replace(main.spec, count=count, pointed=False)
     rows = replace(main, spec=spec, table=table, nan_rows=missing[0], nan_weights=missing[1], points=None)
-    rankings = BlockReplicates(rows, str(part.spec.unit), _SOME + 1).rankings(range(_SOME))
+    rankings = BlockReplicates(rows, "", count).rankings(range(count - 1))
     if rankings is None:
         return 0.0
     values = metric.of_rankings(rankings)
@@ -117,4 +140,4 @@ def _error(main: BlockCounts, part: BlockCounts, metric: RocAuc | AveragePrecisi
     total = float(squares.sum())
     if not total > 0 or 3 * total**2 / float(np.square(squares).sum()) - 2 < _LEAST_FREEDOM:
         return 0.0
-    return math.sqrt((part.spec.of - 1) / _SOME * total)
+    return math.sqrt((blocks - 1) / (count - 1) * total)

@@ -71,9 +71,9 @@ def finalize_all(
             if problem := weight_problem(w, state):
                 raise WeightError(f"{where}: weight column {request.weight!r} {problem}")
     blocks = dict(folded.states)
+    split = {key: sliced_blocks(requests, folded.states, resampling, key) for key in slicing.keys}
     for key in slicing.keys[:1]:  # the blocks of all rows are those of the first slicing together
-        split = sliced_blocks(requests, folded.states, resampling, key)
-        blocks |= {spec: cast("State", counts.total()) for spec, counts in split.items()}
+        blocks |= {spec: cast("State", counts.total()) for spec, counts in split[key].items()}
     slices = SlicedStates(engine, slicing, folded.states, requests)
     swept = sweep(slices)
     sources = [replicated(engine, states, blocks, factor) for factor in resampling.factors]
@@ -111,7 +111,9 @@ def finalize_all(
         ci_level=level,
         _resampled=resampled[0] if len(resampled) == 1 else {},  # curves have bands by one unit
         counts=_counts(resampled, labels, samples, level or LEVEL),
-        coarser_units=coarser_units(requests, resampling, blocks, [one.own for one in estimates]),
+        coarser_units=coarser_units(
+            requests, resampling, blocks, [one.own for one in estimates], slicing.by_column(split)
+        ),
         label_strata=tuple(one for s in samples for one in s.strata),
         labels={} if request.design is None and request.late is None else sampled,
         slice_estimates=tuple(slice_estimates),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.groups import Grouped
     from streameval.states.protocol import Spec, State, StoredSpec
 
+T = TypeVar("T")
 _REMEDY = (
     "slice by a column of fewer values, keep some with where (--where), take the mean over them (--mean-over), or "
     "raise max_slices (--max-slices)"
@@ -119,6 +120,11 @@ class Slicing:
                 raise OptionError(
                     f"by={name!r}: a slice would hold rows of one score; give edges, such as by='{name}=0.2,0.5'"
                 )
+
+    def by_column(self, states: Mapping[By, T]) -> dict[str, T]:
+        """What belongs to slicings by one column of the data each, by its name."""
+        alone = (key for key in self.keys if len(key.columns) == 1 and not SlicingColumn(*key.columns).looks_computed)
+        return {key.columns[0]: states[key] for key in alone}
 
     def check_timezone(self, timezone: str | None, schema: pa.Schema, name: str) -> None:
         """Raise `OptionError` if a requested time zone changes no slice; `name` is the file that errors name."""

@@ -171,9 +171,8 @@ def test_a_unit_that_is_too_fine_is_told():
     unit = rng.integers(0, 2000, 8000)
     label, shared = rng.random(200) < 0.3, rng.normal(size=200)
     score = label[unit % 200] + shared[unit % 200] + rng.normal(size=8000)
-    table = pa.table(
-        {"label": label[unit % 200], "s": score, "unit": unit, "campaign": unit % 200, "other": unit % 977}
-    )
+    ids = {"unit": unit, "campaign": unit % 200, "other": unit % 977, "few": unit % 7}
+    table = pa.table({"label": label[unit % 200], "s": score} | ids)
     asked: dict[str, Any] = {"score": "s", "metrics": ["roc_auc", "aul"], "cluster": "campaign"}
     found = evaluate(table, unit="unit", **asked | {"cluster": ["campaign", "other"]})
     by_unit, by_campaign = (evaluate(table, unit=unit, **asked) for unit in ("unit", "campaign"))
@@ -184,6 +183,8 @@ def test_a_unit_that_is_too_fine_is_told():
     assert pickle.loads(pickle.dumps(found)).to_dict()["coarser_units"] == found.coarser_units
     assert found.results[0] == by_unit.results[0]
     assert by_campaign.coarser_units == {}
+    by = evaluate(table, unit="unit", score="s", metrics="roc_auc", by=["few", "campaign", "few,campaign"])
+    assert by.coarser_units == {"campaign": pytest.approx(ratio, rel=0.5)}
     of_classes = asked | {"cluster": "other", "classes": "campaign", "metrics": ["roc_auc", "adjusted_rand_index"]}
     assert list(evaluate(table, unit="unit", **of_classes).coarser_units) == ["campaign"]
 
