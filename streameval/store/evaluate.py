@@ -115,7 +115,7 @@ def evaluate(
     if against is not None and options.get("ci") is None:
         options = {**options, "ci": LEVEL}  # without blocks in the store, differences are null with a reason
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
-    nights = Nights(select_entries(snapshot.entries, **selection), configuration, context.compaction)
+    nights = Nights(select_entries(snapshot.entries, **selection), configuration, context.files)
     filtered = options.get("where") is not None
     if filtered and (against not in (None, REST) or by):
         raise OptionError(
