@@ -322,10 +322,10 @@ OPTIONS = (
                 "before are not listed again."),
     Option("allow_unmatched", FLAG, False, (*_LATE, "update"), "nothing", needs=_LABELS,
            help="Accept labels of which none has the id of a row."),
-    Option("sampled_by", ANY, None, _EVALUATE, "state", metavar="DESIGN", needs="scores",
+    Option("sampled_by", ANY, None, _FOLD, "state", metavar="DESIGN", needs="scores",
            help="Estimate all rows from a sample of labels (null: not labelled), drawn uniform, strata=COLUMN (uniform "
                 "in each) or size (whole units by their rows, with --unit)."),
-    Option("label_probability", COLUMN, None, _EVALUATE, "state", metavar="COLUMN", needs="scores",
+    Option("label_probability", COLUMN, None, _FOLD, "state", metavar="COLUMN", needs="scores",
            help="Estimate all rows from a sample of labels, drawn with the recorded probabilities in this column."),
     Option("classes_sampled", choice("uniform", "size"), None, _EVALUATE, "state", needs="classes",
            help="Estimate from a sample of classes, drawn uniformly or in proportion to their rows; classes outside it "

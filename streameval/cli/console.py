@@ -271,7 +271,7 @@ _MESSAGE = "streameval: error: interrupted; nothing is half-written"
 _ELSEWHERE = {  # options that a command lacks, and where their effect is found
     **dict.fromkeys(
         ("--sampled-by", "--label-probability", "--classes-sampled", "--clusters-sampled"),
-        "Estimates from sampled labels come from files: evaluate (--sampled-by)",
+        "Samples of labels are for evaluate and update (--sampled-by), of classes for evaluate (--classes-sampled)",
     ),
     "--classes-of-label": "A store keeps one class: --score p_spam --pos-label spam; evaluate takes several, of files",
 }

@@ -368,11 +368,18 @@ class Family(ABC, Generic[F]):
     name : name of the family
     column : the option that names its columns
     replication : how the replicates of its metrics are computed
+    of_store : whether its states are those of all nights of a store, whichever are evaluated
     """
 
     name: ClassVar[str]
     column: ClassVar[str]
     replication: ClassVar[type[Replication]] = Replication
+    of_store: ClassVar[bool] = False
+
+    @property
+    def further(self) -> tuple[tuple[str, str], ...]:
+        """Group and column of the states that metrics read besides their own."""
+        return ()
 
     @abstractmethod
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
@@ -537,9 +544,10 @@ class Scores(_OfScores):
 
 @dataclass(frozen=True)
 class Units(Clusters):
-    """Units, only some of which are labelled; only their sizes are read."""
+    """Units, only some of which are labelled; only their sizes are read. They were drawn from all nights of a store."""
 
     name = "units"
+    of_store = True
 
 
 @dataclass(frozen=True)
@@ -561,6 +569,11 @@ class LabelledScores(_OfScores):
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """Nothing: `Scores` makes these requests."""
         return iter(())
+
+    @property
+    def further(self) -> tuple[tuple[str, str], ...]:
+        """The units that were drawn."""
+        return () if self.sizes is None else ((Units.name, self.sizes.column),)
 
     def source(self, engine: Engine, request: MetricRequest, states: Mapping[StoredSpec, State]) -> State:
         """The weighted labels."""

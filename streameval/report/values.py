@@ -671,7 +671,7 @@ def _units(results: Sequence[Scalar], *, store: bool, warn: bool = True) -> Iter
         yield f"{level}{f': {units}' if units else ''}{within}{f', {free}' if free else ''}"
         if warn and min(freedom, default=math.inf) < FEW_FREEDOM:
             yield f"warning: fewer than {FEW_FREEDOM:g} degrees of freedom, so these intervals are rough"
-        if unit == "row":
+        if unit == "row" and not any(result.design for result in of_unit):  # of a sample, rows were drawn
             remedy = "add their column to the store (add --unit COLUMN)" if store else "name their column with --unit"
             yield f"each row is its own unit: too narrow if rows come in groups; {remedy}"
 

@@ -85,10 +85,10 @@ def extend_configuration(before: Configuration, given: Mapping[str, object]) -> 
     check_policies(plain, options, KEPT)  # the store's own may be for columns that are still to be added
     after = Configuration.of({name: value for name, value in options.items() if value != KEPT[name].rest})
     others = [name for name in plain if name not in (*REPORTED, *SUBSETS, "max_slices", "nan", "nulls")]
-    if before.options["on"] and others:
+    if (before.options["on"] or before.design) and others:
         raise OptionError(
-            f"{others[0]}: a store of late labels takes more columns of scores, clusters and sketches only; create "
-            "another store with all",
+            f"{others[0]}: a store of late or sampled labels takes more columns of scores, clusters and sketches only; "
+            "create another store with all",
             others[0],
         )
     return after.with_(before.types).delivered(before.statements)
@@ -164,6 +164,8 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     for name in ("label", "weight"):
         if options[name] == column:
             raise OptionError(f"{column} is the {name} column, on which all states depend; create another store")
+    if before.design and column in before.design.key.columns:
+        raise OptionError(f"{column} says how labels were drawn, on which all states depend; create another store")
     have = dict.fromkeys((*before.key_columns, *filter(None, [options["classes"]]), *before.slicing.sources))
     if column not in have:
         raise OptionError(unknown_column(column, list(have), "the store keeps"))

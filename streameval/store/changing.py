@@ -177,10 +177,13 @@ class Changing:
         **options
             Options of the first update, as in `streameval.evaluate`. ``label, pos_label, score, cluster, sketch,
             classes, weight, where, by, timezone, max_slices, unit, nan, nulls, unlabelled, cluster_scope, common_rows,
-            approx, approx_agc, sample, sample_seed, on, label_time, label_conflicts, labels_open`` fix the states that
-            are kept; ``where`` must be SQL. Slices by parts of times are in `timezone`, by default in the zone of the
-            column in the first night; nights of several zones in the first update need it. ``metrics, truncate,
-            aul_threshold, assignment_cells, at, clip, ci, quantiles`` are defaults that an evaluation may change.
+            approx, approx_agc, sample, sample_seed, on, label_time, label_conflicts, labels_open, sampled_by,
+            label_probability`` fix the states that are kept; ``where`` must be SQL. Labels that are a sample were drawn
+            from the rows of all nights alike, and units by their rows in all nights; if each night has a number of
+            labels of its own, name its column (``sampled_by="strata=night"``). Slices by parts of times
+            are in `timezone`, by default in the zone of the column in the first night; nights of several zones in the
+            first update need it. ``metrics, truncate, aul_threshold, assignment_cells, at, clip, ci, quantiles`` are
+            defaults that an evaluation may change.
 
         Returns
         -------

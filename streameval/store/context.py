@@ -140,7 +140,8 @@ class StoreContext:
     def nightly(self, snapshot: Snapshot, configuration: Configuration) -> MetricSeries:
         """The cached results of a snapshot."""
         engine = ThreadEngine.start(**{**self.run, "progress": None})
-        stored = Nights(list(snapshot.entries.values()), configuration, self.files)
+        entries = list(snapshot.entries.values())
+        stored = Nights(entries, configuration, self.files, entries)
         return MetricSeries(snapshot, stored, engine, self.cache(), self.evaluate)
 
     def commit(

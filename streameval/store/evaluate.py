@@ -115,7 +115,14 @@ def evaluate(
     if against is not None and options.get("ci") is None:
         options = {**options, "ci": LEVEL}  # without blocks in the store, differences are null with a reason
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
-    nights = Nights(select_entries(snapshot.entries, **selection), configuration, context.files)
+    stored = [*snapshot.entries.values()]
+    nights = Nights(select_entries(snapshot.entries, **selection), configuration, context.files, stored)
+    if against is not None and configuration.design is not None:
+        raise OptionError(
+            f"against={against!r}: estimates from sampled labels are not compared; show each span of nights with its "
+            "intervals (--since, --until)",
+            "against",
+        )
     filtered = options.get("where") is not None
     if filtered and (against not in (None, REST) or by):
         raise OptionError(
@@ -131,7 +138,8 @@ def evaluate(
     groups = [group for text in by if not slicings[text] for group in group_by_keys(nights.entries, text, sliced)]
     engine, request = context.engine(), configuration.request(**options)
     nightly, key = context.nightly(snapshot, configuration), _key(configuration, request, nights.entries)
-    cached = not request.selection.own and not filtered  # user-defined metrics and filters are not cached
+    # user-defined metrics and filters are not cached, nor is what is known of the strata of labels
+    cached = not request.selection.own and not filtered and request.design is None
     stored = nightly.recall(key) if cached else None
     if stored is not None:
         result = _restore_evaluation(stored, request, nights, engine)

@@ -247,8 +247,8 @@ def test_a_verb_has_the_options_of_the_table_and_refuses_all_others(verb: str, t
     for spelling in [s for s in SPELLINGS if s not in options_of(verb) and s[2:] not in names]:
         done = run(verb, *named(verb), spelling, "1")
         assert (done.exit_code, f"No such option '{spelling}'" in done.stderr) == (2, True), spelling
-        from_files = "sampled" in spelling or spelling == "--label-probability"
-        assert ("labels come from files: evaluate" in " ".join(done.stderr.split())) == from_files
+        sampled = "sampled" in spelling or spelling == "--label-probability"
+        assert ("Samples of labels are for evaluate and update" in " ".join(done.stderr.split())) == sampled
         config.write_text(f"{spelling[2:]} = 1\n")
         done = run(verb, *named(verb), "--config", str(config))
         assert done.exit_code == 2, spelling

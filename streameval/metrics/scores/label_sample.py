@@ -313,6 +313,8 @@ class LabelSample(Small):
                 one = replace(one, sizes=sizes.of(entry.units))
             if not (one.scalar.exact or alone) and (np.isfinite(one.stderr) or not self._varying.any()):
                 one = replace(one, known=max(error, one.stderr) if np.isfinite(one.stderr) else error)
+            if self._free.any() and not one.scalar.exact and one.stderr <= EQUAL * abs(one.scalar.value):
+                reason = reason or UNSEEN
             # units of unequal weights have no rule of three
             refined[i] = replace(one, reason=reason, end_units=math.nan)
         return refined
@@ -331,5 +333,6 @@ def _refusal(metric: Metric) -> bool:
     return bool(_entry(metric).no_interval)
 
 
+UNSEEN = "it is the same without each block of labels, which do not show how it varies"
 DEPENDS = "its threshold depends on the labels; name one (--at threshold=)"
 POINTS = "areas down to a rank are not estimated from sampled labels; name a point (--at share=)"

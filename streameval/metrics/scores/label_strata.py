@@ -48,11 +48,14 @@ class UnitTable(NamedTuple):
     Attributes
     ----------
     sizes : `SizeTable` of all units, whose `positives` are the units with labels
-    partial : uint64 array of shape (n_units,), words of units of which only some rows have a label
+    words : uint64 array of shape (n_drawn,), words of the units with labels
+    rows, labels : int64 arrays of the same shape, all rows of these units, and those with a label
     """
 
     sizes: SizeTable
-    partial: Array
+    words: Array
+    rows: Array
+    labels: Array
 
 
 @dataclass(frozen=True)
@@ -63,21 +66,24 @@ class UnitSizes(ShardMetric["UnitTable", "UnitTable", "ClusterCounts"]):
 
     def read(self, state: ClusterCounts, shard: Interval, budget: Budget | None) -> UnitTable:
         """The units of a shard."""
-        sizes, partial = [], [np.empty(0, np.uint64)]
+        tables = []
         for words, rows, _, labelled in clusters_of(state.keyed.grouped(shard, budget)):
-            sizes.append(SizeTable.of(rows, (labelled > 0).astype(np.int64)))
-            partial.append(unmix(words[(labelled > 0) & (labelled < rows), 0]))
-        return UnitTable(SizeTable.union(sizes), np.concatenate(partial))
+            drawn = labelled > 0
+            sizes = SizeTable.of(rows, drawn.astype(np.int64))
+            tables.append(UnitTable(sizes, unmix(words[drawn, 0]), rows[drawn], labelled[drawn]))
+        return self.combine(tables, state)
 
     def combine(self, partials: Sequence[UnitTable], state: ClusterCounts) -> UnitTable:
         """The units of all shards."""
-        partial = [np.empty(0, np.uint64), *(part.partial for part in partials)]
-        return UnitTable(SizeTable.union([part.sizes for part in partials]), np.concatenate(partial))
+        none = np.empty(0, np.int64)
+        tables = [UnitTable(SizeTable.union([]), none.astype(np.uint64), none, none), *partials]
+        columns = [np.concatenate(column) for column in list(zip(*tables, strict=True))[1:]]
+        return UnitTable(SizeTable.union([table.sizes for table in tables]), *columns)
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnUnits:
-    """The units of all rows, of which some were drawn.
+    """The units of all rows, of which some were drawn; of a store, those of all its nights.
 
     Attributes
     ----------
@@ -126,17 +132,18 @@ class DrawnUnits:
         block[drawn] = blocks_of(identify(ids, self.type)[0], BLOCKS)
         weight, certain = np.ones(len(units)), np.zeros(len(units), np.bool_)
         if self.table is not None:
-            if self.table.partial.size:
-                words = identify(ids, self.type)[0]
-                named = ids.filter(pa.array(np.isin(words, self.table.partial))).slice(0, 1).to_pylist()
+            order = np.argsort(self.table.words)
+            place = order[np.searchsorted(self.table.words[order], identify(ids, self.type)[0])]
+            every, labelled = self.table.rows[place], self.table.labels[place]
+            if (labelled < every).any():
                 raise LabelError(
-                    f"unit {named[0]!r} of {self.column} is labelled in part; label all rows of a unit that was drawn, "
-                    "or none"
+                    f"unit {ids[int(np.argmax(labelled < every))].as_py()!r} of {self.column} is labelled in part; "
+                    "label all rows of a unit that was drawn, or none"
                 )
             if self.kind == "size":
-                c, limit = drawing_rate(self.table.sizes, drawn.size, self.column)
-                weight[drawn] = 1 / np.minimum(1.0, c * rows[drawn])
-                certain = rows >= limit
+                c, limit = drawing_rate(self.table.sizes, self.table.words.size, self.column)
+                weight[drawn] = 1 / np.minimum(1.0, c * every)
+                certain[drawn] = every >= limit
         return weight, [("certain",) if sure else () for sure in certain.tolist()], block
 
 

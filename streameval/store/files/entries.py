@@ -27,6 +27,7 @@ from streameval.results import Scalar
 from streameval.scan import READ_ERRORS, natural
 from streameval.scan.parquet.pages import footer_at
 from streameval.scan.parquet.statistics import StoredColumns
+from streameval.states.grouped.groups import Grouped
 from streameval.store.files.published import content_of
 
 if TYPE_CHECKING:
@@ -296,8 +297,15 @@ def gather_facts(
         counted = [one | {"nulls": {name: 0 for name, count in one["nulls"].items() if not count}} for one in counted]
     by_column = {name: [one["nulls"].get(name) for one in counted] for name in columns}
     nulls = {name: sum(counts) for name, counts in by_column.items() if None not in counts}
-    nulls |= {w.of: int(cast("ScoreCounts", state).nan_rows.sum()) for w, state in states if w.group == "score"}
+    nulls |= missing_scores(states)
     return json.dumps({"nulls": nulls, "files": counted, "left_out": [list(one) for one in left_out]})
+
+
+def missing_scores(states: Iterable[tuple[MetricRequest, State]]) -> dict[str, int]:
+    """Rows without a score, by column."""
+    scores = {w.of: state for w, state in states if w.group == "score"}
+    counts = {name: state.total() if isinstance(state, Grouped) else state for name, state in scores.items()}
+    return {name: int(cast("ScoreCounts", state).nan_rows.sum()) for name, state in counts.items()}
 
 
 def merge_facts(entry: Entry, other: Entry) -> str:

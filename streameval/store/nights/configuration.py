@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from streameval.errors import FormatError, OptionError, SchemaError
 from streameval.evaluation.families import planned
+from streameval.evaluation.labels.design import LabelDesign
 from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.request import NO_INTERVALS, Request
 from streameval.evaluation.slicing import Slicing
@@ -203,10 +204,12 @@ class Configuration:
                 f'where={options["where"].text!r}: a store keeps its filter as text; give SQL such as "n_chars > 5"',
                 "where",
             )
+        design = LabelDesign.of({name: option.rest for name, option in honoured("evaluate").items()} | options)
         if options["on"]:
             _check_late(options)
             others = "size" if options["cluster"] else "drop"  # labels are few: clusters count the other rows
-            options["unlabelled"] = others if options["unlabelled"] == "error" else options["unlabelled"]
+            if design is None and options["unlabelled"] == "error":
+                options["unlabelled"] = others
         elif lone := next((name for name in LATE if options[name] != KEPT[name].rest), ""):
             raise OptionError(f"{lone} would change nothing without ids of labels: name their column (--on)", lone)
         configuration = cls(options, {})
@@ -304,6 +307,11 @@ class Configuration:
         request = Request.checked(self.asked(changes))
         request = replace(request, resampling=replace(request.resampling, pointed=True))  # whatever is asked later
         return request if request.label.column is None else replace(request, late=self.late)
+
+    @property
+    def design(self) -> LabelDesign | None:
+        """How labels were drawn, if they are a sample."""
+        return self.request().design
 
     @property
     def late(self) -> LateSource | None:
@@ -408,8 +416,9 @@ class Configuration:
 
     @property
     def _slices(self) -> dict[str, str]:
-        """The slicing columns, with the keys of their types in `types`."""
-        return {column: f"by {column}" for column in self.slicing.columns}
+        """The columns of slices, or of strata of labels, with the keys of their types in `types`."""
+        strata = (self.design.strata,) if self.design and self.design.strata else ()
+        return {column: f"by {column}" for column in (*self.slicing.columns, *strata)}
 
     def widen_columns(self, planned: Scan) -> Scan:
         """Widen the columns of a scan to the store's key types.
@@ -476,7 +485,9 @@ class Configuration:
     def wanted(self, request: Request) -> list[MetricRequest]:
         """The states of partitions with their metrics, planned as in an evaluation of the files."""
         types = {name: self.types.get(name) or ("f8" if name in self.numbers else "hash") for name in self.key_columns}
-        schema = pa.schema({name: arrow_type(kind) for name, kind in types.items()})  # columns may have no type yet
+        fields = {name: arrow_type(kind) for name, kind in types.items()}  # columns may have no type yet
+        slices = {column: self.types.get(name, COMPUTED) for column, name in self._slices.items()}
+        schema = pa.schema({name: _slices_arrow_type(kind) for name, kind in slices.items()} | fields)
         return planned(request, Scan(schema, (Piece("_", "_", 0, 0, 0, "_", source=_Nothing()),), 0, 0))
 
     @property

@@ -17,11 +17,12 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from streameval.rules import BASELINE, ENOUGH
+from streameval.states.grouped.groups import Grouped
 from streameval.store.files.entries import Entry, fact
 from streameval.wording import few
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.costs.attributed import Attribution
     from streameval.results import Judgement, Scalar
     from streameval.states.protocol import State
+    from streameval.states.scores.counts import ScoreCounts
     from streameval.store.nights.merge import Nights
     from streameval.typing import Array
 
@@ -238,13 +240,19 @@ def shapes_of(night: Nights, engine: Engine) -> dict[str, float]:
 
 
 def _quantiles(state: State) -> dict[str, float]:
-    """Quantiles of scores, of all rows and of positives; the latter show if a score no longer separates the classes."""
-    parts = [part for shard in state.shards() for part in state.parts(shard)]
+    """Quantiles of scores, of all rows and of positives; the latter show if a score no longer separates the classes.
+
+    If labels are a sample, there are no quantiles of positives.
+    """
+    scores = cast("ScoreCounts", state.total()) if isinstance(state, Grouped) else state
+    parts = [part for shard in scores.shards() for part in scores.parts(shard)]
     if not parts:
         return {}
     high, rows, positives = (np.concatenate([getattr(part, name) for part in parts]) for name in ("high", "rows", "p"))
     order = np.argsort(high, kind="stable")
     quantiles = {f"quantile {q:g}": value for q, value in _weighted_quantiles(high[order], rows[order], _QUANTILES)}
+    if scores is not state:
+        return quantiles
     of_positives = _weighted_quantiles(high[order], positives[order], _QUARTILES)
     return quantiles | {f"quantile {q:g} of positives": value for q, value in of_positives}
 

@@ -12,6 +12,7 @@ from streameval.errors import DataError, MissingInputError, OptionError, SchemaE
 from streameval.evaluation.alarms import Drift, distances, with_error
 from streameval.evaluation.families import FAMILIES, MetricRequest
 from streameval.evaluation.files import Files
+from streameval.states.grouped.groups import Grouped
 from streameval.states.keyed.ids import id_type
 from streameval.states.scores.blocks import BlockCounts, BlockSpec
 from streameval.states.scores.counts import ScoreCounts, ScoreSpec
@@ -71,7 +72,8 @@ def drift_of(nights: Nights, against: Nights, engine: Engine, score: str) -> Dri
         states.append((side.merged(engine, request), side.names))
     drift = _exact(engine, score, states, unit)
     if blocks is None:
-        return replace(drift, reason="the store keeps no blocks of units: add --unit COLUMN")
+        remedy = "compare its files (drift DATA --unit)" if nights.configuration.design else "add --unit COLUMN"
+        return replace(drift, reason=f"the store keeps no blocks of units: {remedy}")
     if lacking := [name for side in (nights, against) for name in side.lacking(blocks.group, blocks.of)]:
         return replace(
             drift, reason=f"no blocks of units in {few(lacking)}; fold them from their files (add STORE DATA)"
@@ -154,6 +156,7 @@ def _exact(engine: Engine, score: str, states: Sequence[tuple[State, Sequence[st
     """The distances of two states of scores, each with the names of its nights."""
     sides = []
     for state, names in states:
+        state = state.total() if isinstance(state, Grouped) else state  # labels are a sample
         if not isinstance(state, ScoreCounts):
             raise OptionError(f"drift: the store keeps bins of {score}, and drift needs its exact scores", "score")
         parts = [(part.scores, part.rows) for part in state.parts(budget=engine.budget)]

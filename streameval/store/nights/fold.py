@@ -25,7 +25,7 @@ from streameval.errors import ClusterError, CorruptFileError, DataError, Missing
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.files import Files
 from streameval.scan.faults import cause, mending
-from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts
+from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts, missing_scores
 from streameval.store.nights.merge import finalize_nights
 from streameval.store.nights.open_nights import ROW, labels_for, write_rows
 from streameval.store.nights.partitions import fingerprint, is_same
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts
     from streameval.states.late import LateLabels
-    from streameval.states.scores.counts import ScoreCounts
     from streameval.store.files.published import StateFiles
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.open_nights import OpenNight
@@ -273,7 +272,8 @@ class Folding:
         columns, filtered = planned.schema.names, request.where is not None
         facts = gather_facts(partition.files, columns, pairs, folded.skipped, filtered=filtered)
         entry = _entry(partition, folded.labels(request.label), written, facts)
-        evaluation = _evaluation(partition.name, configuration, engine, folded) if configuration.due is None else None
+        whole = configuration.due is None and not any(w.family.of_store for w in kept)  # others need more nights
+        evaluation = _evaluation(partition.name, configuration, engine, folded) if whole else None
         return Night(entry, evaluation)
 
     def _states(
@@ -326,8 +326,7 @@ class Folding:
             if folding.configuration.due or not every:
                 kept, folded = folding.fold_rows(night, engine, every=bool(every))
                 new |= {(state.group, state.of): state for state in self._written(kept, folded, engine)}
-                scores = {w.of: cast("ScoreCounts", folded.states[w.spec]) for w in kept if w.group == "score"}
-                nulls |= {name: int(state.nan_rows.sum()) for name, state in scores.items()}
+                nulls |= missing_scores((w, folded.states[w.spec]) for w in kept)
                 label = folded.labels(configuration.folding.label)
         states = tuple(new.get((state.group, state.of), state) for state in entry.states)
         rest = entry.rows - label.neg - label.pos - entry.labels.incomplete

@@ -1,0 +1,118 @@
+"""Stores of sampled labels: nights add up to the estimates of one evaluation, single nights, and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streameval import Store, evaluate
+from streameval.errors import LabelError, OptionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+METRICS = {"score": ["s", "t"], "metrics": ["roc_auc", "brier_score"], "at": "threshold=0.5"}
+DESIGNS: tuple[dict[str, str], ...] = (
+    {"sampled_by": "uniform"},
+    {"sampled_by": "strata=night"},
+    {"sampled_by": "strata=kind", "label_probability": "p"},
+    {"sampled_by": "size", "unit": "unit"},
+)
+
+
+def table(**columns: Any) -> pa.Table:
+    """2,000 rows of 300 units over four nights; a fifth is labelled, or every row of every third unit."""
+    rng = np.random.default_rng(3)
+    score, unit = rng.random(2000).astype(np.float32), rng.integers(0, 300, 2000)
+    truth, labelled = (rng.random(2000) < score).astype(np.int8), rng.random(2000) < 0.2
+    unit[rng.permutation(2000)[:200]] = 0  # is certain to be drawn
+    labelled = unit % 3 == 0 if "unit" in columns else labelled
+    kind = np.array(["a", "b"])[rng.integers(0, 2, 2000)]
+    return pa.table({
+        "label": pa.array(truth, mask=~labelled), "s": score, "t": 1 - score.astype(np.float64) ** 2, "unit": unit,
+        "kind": kind, "p": pa.array(np.full(2000, 0.2), mask=~labelled), "night": np.arange(2000) % 4 + 1,
+    })  # fmt: skip
+
+
+def land(rows: pa.Table, folder: Path) -> Path:
+    """Write the nights of a table."""
+    for night in range(1, 5):
+        path = folder / f"night={night}"
+        path.mkdir(parents=True)
+        pq.write_table(
+            rows.filter(pa.array(rows["night"].to_numpy() == night)).drop_columns("night"), path / "p.parquet"
+        )
+    return folder
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_nights_add_up_to_one_evaluation(design: dict[str, str], tmp_path: Path) -> None:
+    """To the last bit, with strata and their weights, in two updates; compaction changes nothing."""
+    data = land(table(**design), tmp_path / "data")
+    whole = evaluate(data, **METRICS, **design).to_dict()
+    store = Store(tmp_path / "store")
+    store.update([data / f"night={night}" for night in (1, 2, 3)], **METRICS, **design)
+    store.update(data)
+    facts = ("results", "label_strata", "counts", "rows", "positives", "labels", "options")
+    for _ in range(2):
+        shown = store.evaluate().to_dict()
+        assert {name: shown[name] for name in facts} == {name: whole[name] for name in facts}
+        store.vacuum(grace="0s")
+    assert shown["results"][0]["design"] == {"uniform": "uniform", "size": "unit by size"}.get(
+        design["sampled_by"], shown["results"][0]["design"]
+    )
+    values = store.history("roc_auc", "s").points
+    assert values[-1].cumulative.to_dict() == whole["results"][0]  # type: ignore[union-attr]
+    assert all(point.night.labelled and point.night.design for point in values)
+
+
+def test_units_are_drawn_from_all_nights(tmp_path: Path) -> None:
+    """In one night, a unit of a rows in all has the weight of all of them; one night cannot be labelled alone."""
+    design = DESIGNS[3]
+    rows = table(**design)
+    store, folder = Store(tmp_path / "store"), land(rows, tmp_path / "data")
+    store.update(folder, **METRICS, **design)
+    labelled = rows["label"].is_valid().to_numpy()
+    sizes = np.bincount(rows["unit"].to_numpy())
+    drawn, left, limit = int((np.bincount(rows["unit"].to_numpy(), labelled) > 0).sum()), len(rows), np.inf
+    for size in sorted(sizes.tolist(), reverse=True):
+        if size * drawn < left:
+            break
+        limit, drawn, left = size, drawn - 1, left - size
+    there = labelled & (rows["night"].to_numpy() == 4)
+    each = sizes[rows["unit"].to_numpy()[there]]
+    weights = np.where(each >= limit, 1.0, left / drawn / each)
+    strata = store.evaluate(last=1).label_strata
+    assert sum(one.weight for one in strata) == pytest.approx(weights.sum(), rel=1e-12)
+    assert store.history("roc_auc", "s").points[-1].night.value == store.evaluate(last=1).value("roc_auc", "s")
+    part = rows.set_column(0, "label", pa.array(rows["label"].to_numpy(zero_copy_only=False), mask=~there))
+    again = Store(tmp_path / "again")
+    again.update(land(part.cast(rows.schema), tmp_path / "part"), **METRICS, **design)
+    with pytest.raises(LabelError, match="labelled in part"):
+        again.evaluate(last=1)
+
+
+def test_what_a_sample_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
+    """Slices, clusters, weights, another design, columns of the design, and comparisons; drift has values alone."""
+    data, store = land(table(**DESIGNS[3]), tmp_path / "data"), Store(tmp_path / "store")
+    for more in ({"by": "kind"}, {"weight": "t"}, {"approx": True}, {"unlabelled": "drop"}):
+        with pytest.raises(OptionError, match=next(iter(more))):
+            store.update(data, **METRICS, **DESIGNS[3], **more)
+    with pytest.raises(OptionError, match="its numbers are not strata"):
+        store.update(data, score="s", sampled_by="strata=t")
+    store.update(data, **METRICS, **DESIGNS[3])
+    for verb in (
+        lambda: store.update(data, sampled_by="uniform"),
+        lambda: store.remove(columns="unit"),
+        lambda: store.add(by="kind"),
+        lambda: store.add(cluster="unit"),
+        lambda: store.evaluate(baseline="t"),
+        lambda: store.evaluate(against="2026-01-01..2026-01-02"),
+    ):
+        with pytest.raises(OptionError, match=r"sampled|says how|estimates"):
+            verb()
+    assert len(store.add(score="p", nan="drop", data=data).changed) == 4
