@@ -30,7 +30,7 @@ _NAMES = {
     "streameval.arrays.ranking": "auc_by_sampling average_precision_score dist_auc num2bool roc_auc_score",
     "streameval.evaluation": "evaluate",
     "streameval.evaluation.costs.churn": "Churn churn",
-    "streameval.evaluation.labels.plan": "LabelPlan plan_labels",
+    "streameval.evaluation.labels.plan": "LabelPlan",
     "streameval.evaluation.costs.attribution": "attribute",
     "streameval.evaluation.comparison": "compare",
     "streameval.evaluation.costs.attributed": "Attribution",
@@ -48,6 +48,7 @@ _NAMES = {
     "streameval.states.scores.quantile_sketch": "QuantileSketch",
     "streameval.evaluation.alarms": "Drift",
     "streameval.store": "Store",
+    "streameval.store.label_plan": "plan_labels",
     "streameval.store.store": "drift",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

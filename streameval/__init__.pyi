@@ -40,7 +40,6 @@ from streameval.evaluation.costs.attribution import attribute as attribute
 from streameval.evaluation.costs.churn import Churn as Churn
 from streameval.evaluation.costs.churn import churn as churn
 from streameval.evaluation.labels.plan import LabelPlan as LabelPlan
-from streameval.evaluation.labels.plan import plan_labels as plan_labels
 from streameval.evaluation.quantile_sketch import quantile_sketch as quantile_sketch
 from streameval.evaluation.result import Evaluation as Evaluation
 from streameval.metrics.contingency.arithmetic import geometric_mean as geometric_mean
@@ -69,4 +68,5 @@ from streameval.simulation import Simulation as Simulation
 from streameval.simulation import simulate as simulate
 from streameval.states.scores.quantile_sketch import QuantileSketch as QuantileSketch
 from streameval.store import Store as Store
+from streameval.store.label_plan import plan_labels as plan_labels
 from streameval.store.store import drift as drift

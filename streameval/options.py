@@ -231,6 +231,9 @@ OPTIONS = (
     Option("score", COLUMN, None, ("plan_labels",), "state", "Score column.", required=True),
     Option("for_", NAMES, None, ("plan_labels",), "value", flag="for", metavar="METRIC", required=True,
            help="Metric to narrow, such as precision@threshold=0.8; repeat for several."),
+    Option("pilot", ANY, None, ("plan_labels",), "state", metavar="STORE",
+           help="Store whose labels are a uniform sample, the pilot (update --sampled-by uniform). [default: DATA has "
+                "its labels]"),
     Option("label", COLUMN, "label", ("plan_labels",), "state",
            "Column of the pilot: labels of a uniform sample, null for other rows."),
     Option("budget", whole_number("a number of labels of at least 1", 1), 1000, ("plan_labels",), "value",

@@ -121,6 +121,7 @@ MORE: dict[str, Any] = {  # the same of every other option of the table
     "id": "n",
     "for_": "precision@threshold=0.5",
     "budget": 20,
+    "pilot": "pilot",
     "least": 1,
 }
 ELSEWHERE = ("client", "scheduler_timeout", "delta_version", "snapshot")  # of clusters and tables
@@ -314,6 +315,9 @@ def test_verbs_without_a_store_honour_or_refuse_every_option(name: str, data: Pa
         attributed["examples"] = "s"
     elif name == "changed_from":
         attributed.pop("classes")
+    if name == "pilot":
+        value = str(tmp_path / "pilot")
+        Store(value).update(data, score="s", sampled_by="uniform")
     calls: dict[str, Callable[[], str]] = {
         "attribute": lambda: outcome(attribute, data, **attributed | {name: value}),
         "sketch": lambda: outcome(quantile_sketch, data, **{"column": "s", name: value}),

@@ -161,10 +161,10 @@ def churn_lines(result: Churn) -> list[tuple[str, str]]:
 def plan_labels(data: tuple[str, ...], **asked: Any) -> None:
     """Plan which rows of DATA to label, so that metrics of all rows get narrow intervals.
 
-    DATA has the labels of a pilot: a uniform sample of rows. Join the written probabilities to DATA by id, and
-    evaluate the labels with --label-probability.
+    DATA, or the store of --pilot, has the labels of a pilot: a uniform sample of rows. Join the written probabilities
+    to DATA by id, and evaluate the labels with --label-probability.
     """
-    from streameval.evaluation.labels.plan import plan_labels as run
+    from streameval.store.label_plan import plan_labels as run
 
     to = Output.take(asked, PLAIN)
     with progress_bar(to.quiet) as advance:

@@ -115,8 +115,8 @@ def evaluate(
     if against is not None and options.get("ci") is None:
         options = {**options, "ci": LEVEL}  # without blocks in the store, differences are null with a reason
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
-    stored = [*snapshot.entries.values()]
-    nights = Nights(select_entries(snapshot.entries, **selection), configuration, context.files, stored)
+    every = [*snapshot.entries.values()]
+    nights = Nights(select_entries(snapshot.entries, **selection), configuration, context.files, every)
     if against is not None and configuration.design is not None:
         raise OptionError(
             f"against={against!r}: estimates from sampled labels are not compared; show each span of nights with its "

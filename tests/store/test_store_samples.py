@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,11 @@ from streameval.errors import LabelError, OptionError
 if TYPE_CHECKING:
     from pathlib import Path
 
-METRICS = {"score": ["s", "t"], "metrics": ["roc_auc", "brier_score"], "at": "threshold=0.5"}
-DESIGNS: tuple[dict[str, str], ...] = (
+    from streameval.results import Scalar
+    from streameval.store.nights.history import History
+
+METRICS: dict[str, Any] = {"score": ["s", "t"], "metrics": ["roc_auc", "brier_score"], "at": "threshold=0.5"}
+DESIGNS: tuple[dict[str, Any], ...] = (
     {"sampled_by": "uniform"},
     {"sampled_by": "strata=night"},
     {"sampled_by": "strata=kind", "label_probability": "p"},
@@ -50,23 +53,23 @@ def land(rows: pa.Table, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-def test_nights_add_up_to_one_evaluation(design: dict[str, str], tmp_path: Path) -> None:
+def test_nights_add_up_to_one_evaluation(design: dict[str, Any], tmp_path: Path) -> None:
     """To the last bit, with strata and their weights, in two updates; compaction changes nothing."""
     data = land(table(**design), tmp_path / "data")
-    whole = evaluate(data, **METRICS, **design).to_dict()
+    whole: dict[str, Any] = evaluate(data, **METRICS, **design).to_dict()
     store = Store(tmp_path / "store")
     store.update([data / f"night={night}" for night in (1, 2, 3)], **METRICS, **design)
     store.update(data)
     facts = ("results", "label_strata", "counts", "rows", "positives", "labels", "options")
     for _ in range(2):
-        shown = store.evaluate().to_dict()
+        shown: dict[str, Any] = store.evaluate().to_dict()
         assert {name: shown[name] for name in facts} == {name: whole[name] for name in facts}
         store.vacuum(grace="0s")
     assert shown["results"][0]["design"] == {"uniform": "uniform", "size": "unit by size"}.get(
         design["sampled_by"], shown["results"][0]["design"]
     )
-    values = store.history("roc_auc", "s").points
-    assert values[-1].cumulative.to_dict() == whole["results"][0]  # type: ignore[union-attr]
+    values = cast("History", store.history("roc_auc", "s")).points
+    assert cast("Scalar", values[-1].cumulative).to_dict() == whole["results"][0]
     assert all(point.night.labelled and point.night.design for point in values)
 
 
@@ -88,7 +91,8 @@ def test_units_are_drawn_from_all_nights(tmp_path: Path) -> None:
     weights = np.where(each >= limit, 1.0, left / drawn / each)
     strata = store.evaluate(last=1).label_strata
     assert sum(one.weight for one in strata) == pytest.approx(weights.sum(), rel=1e-12)
-    assert store.history("roc_auc", "s").points[-1].night.value == store.evaluate(last=1).value("roc_auc", "s")
+    history = cast("History", store.history("roc_auc", "s"))
+    assert history.points[-1].night.value == store.evaluate(last=1).value("roc_auc", "s")
     part = rows.set_column(0, "label", pa.array(rows["label"].to_numpy(zero_copy_only=False), mask=~there))
     again = Store(tmp_path / "again")
     again.update(land(part.cast(rows.schema), tmp_path / "part"), **METRICS, **design)

@@ -1,49 +1,50 @@
 """Plan which rows to label: a stratified draw that makes one metric as certain as a budget of labels allows.
 
-Strata are those of `streameval.metrics.scores.label_sample`, from a pilot: labels of a uniform sample, as the data have
-them. A stratum gets labels in proportion to the spread that its labels cause in the metric (Neyman 1934),
+Strata are those of `streameval.metrics.scores.label_sample`, from a pilot: labels of a uniform sample, which the data
+have, or the nights of a store. A stratum gets labels in proportion to the spread that its labels cause in the metric
+(Neyman 1934),
 
     g_h = |∂θ/∂p_h| · √(p_h(1 − p_h)),
 
 with a tenth of the budget in proportion to √N_h, as the pilot's p_h are rough; at least five each. A plan for a
 threshold harms the ROC AUC: if that is wanted as well, half of the budget is in proportion to the rows. The rows with
-the smallest keyed hash of their id are drawn, so that the same plan draws the same rows.
+the smallest keyed hash of their id are drawn, so that the same plan draws the same rows. One scan of the data counts
+the rows of each stratum, and holds those with the smallest hashes, as many as the budget.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval import scan
 from streameval._version import __version__
 from streameval.engine.fold import batches
-from streameval.errors import LabelError, NullError, OptionError
+from streameval.errors import LabelError, MissingInputError, NullError, OptionError
 from streameval.evaluation.files import Files
-from streameval.evaluation.request import Request
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.scores.operating_points import OperatingPoint
-from streameval.options import checked, recorded
+from streameval.options import recorded
 from streameval.saving import AsJson
-from streameval.scan import Where
-from streameval.scan.derived import IdName
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.keyed.ids import id_type, identify
 from streameval.states.scores.types import present, rank_keys
-from streameval.wording import explains_arguments
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from streameval.engine import Engine
+    from streameval.engine.fold import Plan
+    from streameval.evaluation.families import MetricRequest
     from streameval.metrics.protocol import Metric
     from streameval.metrics.scores.label_sample import LabelSample
-    from streameval.states.protocol import Batch
+    from streameval.scan import Piece, Scan, Where
+    from streameval.states.protocol import Batch, State
     from streameval.typing import Array
 
 _LEAST = 5  # labels of a stratum
@@ -87,95 +88,51 @@ class LabelPlan(AsJson):
         return plain | {"half_width": widths, "labels": len(self.ids)}
 
 
-@explains_arguments
-def plan_labels(
-    data: Any,
-    *,
-    id: str,  # noqa: A002 - public name, as --id
-    score: str,
-    for_: str | Sequence[str],
-    label: str = "label",
-    budget: int = 1000,
-    pos_label: bool | int | float | str | None = None,
-    where: Any = None,
-    memory: int | str | None = None,
-    spill: str | os.PathLike[str] | None = None,
-    threads: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> LabelPlan:
-    """Plan which rows to label, so that a metric of all rows gets a narrow interval.
+@dataclass(frozen=True)
+class Pilot:
+    """The labels of a uniform sample of rows.
 
-    Parameters
+    Attributes
     ----------
-    data : see `streameval.evaluate`; read twice
-    id : str
-        Column of unique ids of rows: integers, strings or binaries.
-    score : str
-        The score column; rows with a null or NaN score are not drawn.
-    for_ : str or sequence of str
-        The metrics, such as ``"precision@threshold=0.8"``; with ``"roc_auc"`` among several, half of the budget is for
-        that.
-    label : str
-        Column of the pilot: labels of a uniform sample of rows, null for all others.
-    budget : int
-        Number of labels; exceeded where strata need the least number.
-    pos_label, where, memory, spill, threads, progress
-        See `streameval.evaluate`.
-
-    Returns
-    -------
-    LabelPlan
-
-    Raises
-    ------
-    NullError
-        If an id is null.
-    LabelError
-        If an id is drawn twice, or there are no labels.
-    StreamevalError
-        See `streameval.errors`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> scores = rng.random(20_000)
-    >>> labels = pa.array((rng.random(20_000) < scores).astype(int), mask=rng.random(20_000) > 0.05)
-    >>> data = pa.table({"id": np.arange(20_000), "score": scores, "label": labels})
-    >>> plan = plan_labels(data, id="id", score="score", for_="precision@threshold=0.9", budget=500)
-    >>> plan.ids.column_names, plan.strata[0]["labels"] / plan.strata[0]["rows"] > 0.05
-    (['id', 'stratum', 'probability'], True)
+    engine : of the run
+    wanted : the metrics to narrow
+    sample : the labels
     """
-    given = {name: value for name, value in locals().items() if name not in ("data", "progress")}
-    options = checked(given, "plan_labels")
-    shared = {"label": label, "pos_label": pos_label, "where": where, "memory": memory, "spill": spill}
-    shared |= {"threads": threads, "progress": progress, "score": score, "nan": "drop"}
-    request = Request.checked(shared | {"metrics": for_, "sampled_by": "uniform"})
-    files = Files.requested(data, request)
-    with files.engine.progress:
-        [wanted], folded = files.states(request)
+
+    engine: Engine
+    wanted: MetricRequest
+    sample: LabelSample
+
+    @classmethod
+    def of(cls, engine: Engine, wanted: MetricRequest, state: State) -> Pilot:
+        """The pilot in a state; raises `OptionError` for metrics whose interval no plan can narrow."""
         _check(wanted.metrics)
-        sample = cast("LabelSample", wanted.family.source(files.engine, wanted, folded.states))
-        slopes = sample.slopes([sample.fixed(metric) for metric in wanted.metrics], np.arange(sample.sizes.size))
-        labels = _shared_out(sample, slopes, [metric.name for metric in wanted.metrics], budget)
-        where_test = None if where is None else Where.of(getattr(options["where"], "value", options["where"]))
-        columns = dict.fromkeys((IdName(id), score, *(where_test.columns if where_test else ())))
-        scanned = scan.plan(data, list(columns), threads=files.engine.budget.threads)
-        drawn = _draw(Files.of(files.engine, scanned, None, where_test, skip=False), id, sample, labels)
-    pilot, sizes = sample.labels, sample.sizes
-    variance = sample.shares * (1 - sample.shares) / np.maximum(labels - 1, 1) * (1 - labels / sizes)
-    enough = int(pilot[1].sum()) >= _PILOT
-    widths = 1.96 * np.sqrt(slopes**2 @ variance) if enough else np.full(len(slopes), math.nan)
-    rows = zip(
-        sample.names, sizes.tolist(), pilot.sum(axis=0).tolist(), pilot[1].tolist(), labels.tolist(), strict=True
-    )
-    names = ("stratum", "rows", "pilot", "positives", "labels")
-    return LabelPlan(
-        drawn,
-        tuple(dict(zip(names, row, strict=True)) for row in rows),
-        dict(zip((metric.name for metric in wanted.metrics), widths.tolist(), strict=True)),
-        recorded(options, "plan_labels"),
-    )
+        return cls(engine, wanted, cast("LabelSample", wanted.family.source(engine, wanted, {wanted.spec: state})))
+
+    def plan(
+        self, scanned: Scan, where: Where | None, column: str, budget: int, options: Mapping[str, object]
+    ) -> LabelPlan:
+        """The rows of a scan to label, of which a column has the ids."""
+        files = Files.of(self.engine, scanned, None, where, skip=False)
+        specs = replace(files.plan, specs=(self.sample.spec, ClusterSpec(column)))
+        kind = id_type(scanned.schema.field(column).type, column)
+        draws = _Draw(specs, column, kind, self.sample, max(_LEAST, budget)).all(files)
+        sample, metrics = replace(self.sample, sizes=draws.sizes), self.wanted.metrics
+        slopes = sample.slopes([sample.fixed(metric) for metric in metrics], np.arange(sample.sizes.size))
+        labels = _shared_out(sample, slopes, [metric.name for metric in metrics], budget)
+        variance = sample.shares * (1 - sample.shares) / np.maximum(labels - 1, 1)
+        variance *= 1 - labels / np.maximum(sample.sizes, 1)
+        enough = int(sample.labels[1].sum()) >= _PILOT
+        widths = 1.96 * np.sqrt(slopes**2 @ variance) if enough else np.full(len(slopes), math.nan)
+        names = ("stratum", "rows", "pilot", "positives", "labels")
+        counts = sample.sizes, sample.labels.sum(axis=0), sample.labels[1], labels
+        rows = zip(sample.names, *(column.tolist() for column in counts), strict=True)
+        return LabelPlan(
+            _ids(draws, labels, column, sample, files.names[0]),
+            tuple(dict(zip(names, row, strict=True)) for row in rows),
+            dict(zip((metric.name for metric in metrics), widths.tolist(), strict=True)),
+            recorded(options, "plan_labels"),
+        )
 
 
 def _check(metrics: Sequence[Metric]) -> None:
@@ -209,56 +166,93 @@ def _shared_out(sample: LabelSample, slopes: Array, names: Sequence[str], budget
     return found
 
 
-def _draw(files: Files, column: str, sample: LabelSample, labels: Array) -> pa.Table:
-    """The ids with the smallest hashes of each stratum."""
-    kind = id_type(files.scan.schema.field(column).type, column)
-    chosen: list[tuple[Array, Array, pa.Array]] = []  # hashes, strata, ids
-    limit, held = np.full(labels.size, np.iinfo(np.uint64).max, np.uint64), 0
-    plan = replace(files.plan, specs=(sample.spec, ClusterSpec(column)))
-    for _, _, batch in batches(files.scan.pieces, plan, None, _BATCH):
-        if batch is not None:
-            hashes, strata, ids = _hash(batch, column, kind, sample)
-            near = np.flatnonzero(hashes <= limit[strata])
-            chosen.append((hashes[near], strata[near], ids.take(pa.array(near))))
-            held += near.size
-            if held > 4 * int(labels.sum()) + _BATCH:
-                chosen = [_smallest(chosen, labels)]
-                hashes, strata, _ = chosen[0]
-                held = hashes.size
-                full = np.bincount(strata, minlength=labels.size) == labels
-                for h in np.flatnonzero(full).tolist():
-                    limit[h] = hashes[strata == h].max()
-    _, strata, ids = _smallest(chosen, labels)
-    if pc.count_distinct(ids).as_py() < len(ids):
-        counts = pc.value_counts(ids).to_pylist()
-        twice = next(one["values"] for one in counts if one["counts"] > 1)
-        raise LabelError(
-            f"{files.names[0]}: column {column!r} has {twice!r} in several rows; name a column of unique ids"
+class _Draws(NamedTuple):
+    """Rows of each stratum, and some of those with the smallest hashes: their hashes, strata and ids."""
+
+    sizes: Array
+    hashes: Array
+    strata: Array
+    ids: pa.Array
+
+    def limits(self, most: int) -> Array:
+        """The largest hash of each stratum that has `most` rows here, else the largest there is."""
+        limits = np.full(self.sizes.size, np.iinfo(np.uint64).max, np.uint64)
+        ends = np.cumsum(np.bincount(self.strata, minlength=limits.size))
+        full = np.diff(ends, prepend=0) == most
+        limits[full] = self.hashes[ends[full] - 1]
+        return limits
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """Draw at most `most` rows of each stratum of a sample: those whose ids have the smallest hashes."""
+
+    plan: Plan
+    column: str
+    kind: str
+    sample: LabelSample
+    most: int
+
+    def all(self, files: Files) -> _Draws:
+        """The draws of all rows."""
+        pieces, step, draws = files.scan.pieces, 4 * files.engine.budget.threads, list[_Draws]()
+        for i in range(0, len(pieces), step):
+            limits = draws[0].limits(self.most) if draws else None
+            more = files.engine.each(partial(self.of_piece, limits=limits), pieces[i : i + step], "draw")
+            draws = [one for one in (*draws, *more) if one is not None]
+            draws = [self.smallest(draws)] if draws else []
+        if not draws:
+            raise MissingInputError(f"{files.names[0]}: there are no rows to draw from")
+        return draws[0]
+
+    def of_piece(self, piece: Piece, limits: Array | None) -> _Draws | None:
+        """The draws among rows whose hashes are within the limits of their strata; None without rows."""
+        draws = list[_Draws]()
+        for _, _, batch in batches([piece], self.plan, None, _BATCH):
+            if batch is not None:
+                draws.append(self.of_batch(batch, limits))
+                if sum(one.hashes.size for one in draws) > self.most * self.sample.sizes.size + _BATCH:
+                    draws = [self.smallest(draws)]
+                    limits = draws[0].limits(self.most)
+        return self.smallest(draws) if draws else None
+
+    def of_batch(self, batch: Batch, limits: Array | None) -> _Draws:
+        """The rows of a batch that have a score, and a hash within the limits."""
+        spec, ids = self.sample.spec, batch.columns[self.column]
+        values, rows, _ = present(batch, spec.column, spec.type)
+        if ids.null_count:
+            raise NullError(f"{batch.name}: column {self.column!r} has nulls; name a column of unique ids")
+        ids = ids.slice() if isinstance(rows, slice) else ids.take(pa.array(rows))
+        words = identify(ids, self.kind)[0] ^ _KEY
+        for factor in _WORDS:
+            words = (words ^ (words >> np.uint64(33))) * factor
+        hashes, strata = (
+            words ^ (words >> np.uint64(33)),
+            np.searchsorted(self.sample.ends, rank_keys(values, spec.type)),
         )
-    probability = (labels / sample.sizes)[strata]
-    return pa.table(
-        {column: ids, "stratum": pa.array([sample.names[h] for h in strata.tolist()]), "probability": probability}
-    )
+        near = np.arange(hashes.size) if limits is None else np.flatnonzero(hashes <= limits[strata])
+        ids = ids.take(pa.array(near))
+        ids = ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids
+        return _Draws(np.bincount(strata, minlength=self.sample.sizes.size), hashes[near], strata[near], ids)
+
+    def smallest(self, draws: Sequence[_Draws]) -> _Draws:
+        """The draws of all rows of several, ordered by stratum and hash."""
+        hashes, strata = (np.concatenate([getattr(one, name) for one in draws]) for name in ("hashes", "strata"))
+        order = np.lexsort((hashes, strata))
+        place = np.arange(order.size) - np.searchsorted(strata[order], strata[order])
+        first = order[place < self.most]
+        ids = pa.concat_arrays([one.ids for one in draws]).take(pa.array(first))
+        return _Draws(np.sum([one.sizes for one in draws], axis=0), hashes[first], strata[first], ids)
 
 
-def _hash(batch: Batch, column: str, kind: str, sample: LabelSample) -> tuple[Array, Array, pa.Array]:
-    """Hash, stratum and id of the rows of a batch that have a score."""
-    values, rows, _ = present(batch, sample.spec.column, sample.spec.type)
-    ids = batch.columns[column]
-    if ids.null_count:
-        raise NullError(f"{batch.name}: column {column!r} has nulls; name a column of unique ids")
-    ids = ids.slice() if isinstance(rows, slice) else ids.take(pa.array(rows))
-    words = identify(ids, kind)[0] ^ _KEY
-    for factor in _WORDS:
-        words = (words ^ (words >> np.uint64(33))) * factor
-    return words ^ (words >> np.uint64(33)), np.searchsorted(sample.ends, rank_keys(values, sample.spec.type)), ids
-
-
-def _smallest(chosen: Sequence[tuple[Array, Array, pa.Array]], labels: Array) -> tuple[Array, Array, pa.Array]:
-    """The rows with the smallest hashes, as many of each stratum as it has labels."""
-    hashes, strata = (np.concatenate(column) for column in list(zip(*chosen, strict=True))[:2])
-    order = np.lexsort((hashes, strata))
-    place = np.arange(order.size) - np.searchsorted(strata[order], strata[order])
-    kept = order[place < labels[strata[order]]]
-    arrays = [one.dictionary_decode() if pa.types.is_dictionary(one.type) else one for _, _, one in chosen]
-    return hashes[kept], strata[kept], pa.concat_arrays(arrays).take(pa.array(kept))
+def _ids(draws: _Draws, labels: Array, column: str, sample: LabelSample, name: str) -> pa.Table:
+    """The drawn ids, as many of each stratum as it has labels; raises `LabelError` if one is drawn twice."""
+    place = np.arange(draws.strata.size) - np.searchsorted(draws.strata, draws.strata)
+    first = np.flatnonzero(place < labels[draws.strata])
+    ids, strata = draws.ids.take(pa.array(first)), draws.strata[first]
+    if pc.count_distinct(draws.ids).as_py() < len(draws.ids):
+        counts = pc.value_counts(draws.ids).to_pylist()
+        twice = next(one["values"] for one in counts if one["counts"] > 1)
+        raise LabelError(f"{name}: column {column!r} has {twice!r} in several rows; name a column of unique ids")
+    names = pa.array([sample.names[h] for h in strata.tolist()], pa.string())
+    return pa.table({column: ids, "stratum": names, "probability": (labels / np.maximum(1, draws.sizes))[strata]})

@@ -156,10 +156,10 @@ def _exact(engine: Engine, score: str, states: Sequence[tuple[State, Sequence[st
     """The distances of two states of scores, each with the names of its nights."""
     sides = []
     for state, names in states:
-        state = state.total() if isinstance(state, Grouped) else state  # labels are a sample
-        if not isinstance(state, ScoreCounts):
+        counts = state.total() if isinstance(state, Grouped) else state  # labels are a sample
+        if not isinstance(counts, ScoreCounts):
             raise OptionError(f"drift: the store keeps bins of {score}, and drift needs its exact scores", "score")
-        parts = [(part.scores, part.rows) for part in state.parts(budget=engine.budget)]
+        parts = [(part.scores, part.rows) for part in counts.parts(budget=engine.budget)]
         engine.budget.release_spares()
         if not parts:
             raise DataError(f"drift: there are no scores {score} in {few(names)}")

@@ -454,7 +454,7 @@ class MetricSeries:
             return ""
         source = w.family.replication.source_family
         groups = (f"{w.group}.blocks", *((source, f"{source}.blocks") if source else ()))
-        further = [stored.content for group in groups if (stored := entry.state(group, w.of))]
+        further: list[tuple[str, ...]] = [one.content for group in groups if (one := entry.state(group, w.of))]
         further += [self._of_store] * bool(w.family.further)
         return key_of(before, entry.partition, *state.content, *chain.from_iterable(further), column.options)
 

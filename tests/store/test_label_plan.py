@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from streameval import evaluate, plan_labels
+from streameval import Store, evaluate, plan_labels
 from streameval.errors import LabelError, NullError, OptionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PURPOSE = "precision@threshold=0.8"
 
@@ -58,6 +64,35 @@ def test_planned_labels_are_read_back_and_narrow_the_interval() -> None:
     assert float(found.stderr or 9) < 0.8 * float(uniform.stderr or 0)
     assert abs(found.value - truth) < 4 * float(found.stderr or 0)
     assert plan.half_width[PURPOSE] == pytest.approx(1.96 * float(found.stderr or 0), rel=0.1)
+
+
+def test_a_store_is_a_pilot(tmp_path: Path) -> None:
+    """Its nights give the plan of their data; other rows have strata of other sizes; its design must be uniform."""
+    data = pilot()
+    how: dict[str, Any] = {"id": "id", "score": "s", "for_": PURPOSE, "budget": 600}
+    for night in range(3):
+        folder = tmp_path / "data" / f"night={night}"
+        folder.mkdir(parents=True)
+        pq.write_table(data.slice(night * 10_000, 10_000), folder / "part.parquet")
+    store = Store(tmp_path / "store")
+    store.update(tmp_path / "data", score="s", sampled_by="uniform")
+    plan, own = plan_labels(data, pilot=store.name, **how), plan_labels(data, **how)
+    assert plan.ids.equals(own.ids)
+    assert (plan.strata, plan.half_width) == (own.strata, own.half_width)
+    new = data.slice(0, 6000).select(["id", "s"])
+    part = plan_labels(new, pilot=store.name, **how)
+    assert sum(one["rows"] for one in part.strata) == 6000
+    assert [one["pilot"] for one in part.strata] == [one["pilot"] for one in plan.strata]
+    assert set(part.ids["id"].to_pylist()) <= set(new["id"].to_pylist())
+    with pytest.raises(OptionError, match="no column 't'"):
+        plan_labels(new, pilot=store.name, **how | {"score": "t"})
+    with pytest.raises(OptionError, match="label would change nothing"):
+        plan_labels(data, pilot=store.name, label="truth", **how)
+    designs: dict[str, dict[str, Any]] = {"strata": {"sampled_by": "strata=truth"}, "none": {"unlabelled": "drop"}}
+    for name, design in designs.items():
+        Store(tmp_path / name).update(tmp_path / "data", score="s", **design)
+        with pytest.raises(OptionError, match="the labels of a pilot are a uniform sample"):
+            plan_labels(data, pilot=tmp_path / name, **how)
 
 
 def test_a_pilot_of_few_positives_gives_no_forecast() -> None:
