@@ -183,6 +183,10 @@ _HERE = ("churn", "drift", "plan_labels")
 _CHOSEN = ("show", "history")
 _SAMPLE = "the sampled gain area"
 _LATE, _LABELS = ("evaluate", "attribute"), "late labels"
+_TIMES = "Column of times in the labels: the latest label of an id counts."
+_CONFLICTS = (
+    "Different labels of an id at one time: refuse them, take the file that came last, or leave the id unlabelled."
+)
 
 OPTIONS = (
     # attribute
@@ -302,22 +306,20 @@ OPTIONS = (
     Option("on", NAMES, None, _LATE, "state", metavar="ID", needs=_LABELS,
            help="Id column of DATA and labels: id or a,b (both must agree) or data_id=label_id."),
     Option("label_time", COLUMN, None, _LATE, "state", metavar="COLUMN", needs=_LABELS,
-           help="Column of times in the labels: the latest label of an id counts."),
-    Option("on", NAMES, None, ("update",), "state", metavar="ID",
+           help=_TIMES),
+    Option("on", NAMES, None, ("update", "add"), "state", metavar="ID",
            help="Id column of DATA and labels, which then arrive any time: id, or a,b (both must agree), or "
                 "data_id=label_id."),
-    Option("label_time", COLUMN, None, ("update",), "state", metavar="COLUMN", needs="ids of labels",
-           help="Column of times in the labels: the latest label of an id counts."),
-    Option("labels_open", SPAN, "90d", ("update",), "state", metavar="SPAN", needs="ids of labels",
+    Option("label_time", COLUMN, None, ("update", "add"), "state", metavar="COLUMN", needs="ids of labels",
+           help=_TIMES),
+    Option("labels_open", SPAN, "90d", ("update", "add"), "state", metavar="SPAN", needs="ids of labels",
            help="Close nights that are older than the newest by this span; later labels for them do not count."),
     Option("labels_as_of", MOMENT, None, _LATE, "state", metavar="TIME", needs=_LABELS,
            help="Use labels up to this time or the end of this date (UTC)."),
     Option("label_conflicts", choice("error", "latest", "drop"), "error", _LATE, "state", needs=_LABELS,
-           help="Different labels of an id at one time: refuse them, take the file that came last, or leave the id "
-                "unlabelled."),
-    Option("label_conflicts", choice("error", "latest", "drop"), "error", ("update",), "state", needs="ids of labels",
-           help="Different labels of an id at one time: refuse them, take the file that came last, or leave the id "
-                "unlabelled."),
+           help=_CONFLICTS),
+    Option("label_conflicts", choice("error", "latest", "drop"), "error", ("update", "add"), "state",
+           needs="ids of labels", help=_CONFLICTS),
     Option("rejects", FILE, None, _LATE, "nothing", metavar="FILE", needs=_LABELS,
            help="Write labels that were not used to a .csv or .parquet file, with the reason."),
     Option("rejects", FILE, None, ("update",), "nothing", metavar="FILE", needs=_LABELS,

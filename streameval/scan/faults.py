@@ -145,13 +145,14 @@ def cause(text: str) -> str:
     return detail.removesuffix(f"; {mending(detail)}")
 
 
-def of_labels(error: DataError) -> CorruptFileError:
+def of_labels(error: DataError, column: str = "") -> CorruptFileError:
     """`unreadable` for a file of labels: it is never left out, and a store takes no dataset in its place.
 
     >>> print(of_labels(unreadable("a.csv", OSError("no magic bytes"))))
     a.csv: cannot be read: it is a CSV file, not Parquet; convert it with duckdb -c "COPY (FROM 'a.csv') TO 'a.parquet'"
     """
-    text = str(error).removesuffix(f"; {_SKIP}")
+    text = str(error).removesuffix(f"; {_SKIP}").removesuffix(" (on_error='skip' leaves it out)")
+    text = text.replace(": cannot be read", f": column {column!r} cannot be read", 1) if column else text
     return CorruptFileError(_DATASET.sub(lambda read: "" if read[1] else "write it as Parquet", text))
 
 

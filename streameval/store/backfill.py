@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from streameval import scan
@@ -15,7 +16,7 @@ from streameval.evaluation.request import Request
 from streameval.evaluation.slicing import Slicing
 from streameval.kinds import ByColumn, of_column
 from streameval.options import active, check_policies
-from streameval.scan.derived import has_part, slicing
+from streameval.scan.derived import has_part
 from streameval.states.codec import restated
 from streameval.store.files.entries import merge_facts
 from streameval.store.nights.configuration import (
@@ -26,13 +27,14 @@ from streameval.store.nights.configuration import (
     Configuration,
     contradiction_error,
     plain_options,
+    sliced_options,
 )
 from streameval.store.nights.fold import find_types, fold_partitions
 from streameval.store.nights.merge import spec_as_kept
-from streameval.store.nights.open_nights import OPEN
+from streameval.store.nights.open_nights import OPEN, find_recent, open_days
 from streameval.store.nights.partitions import discover, find_rewritten, is_same
 from streameval.store.nights.statements import read_labels
-from streameval.wording import unknown_column
+from streameval.wording import few, unknown_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -78,17 +80,19 @@ def extend_configuration(before: Configuration, given: Mapping[str, object]) -> 
                 zones = tuple(dict.fromkeys(before.zones.values()))
                 raise contradiction_error(name, value, zones, "the store has slices by times: create another store")
             options[name] = value
-        elif own == option.rest or name == "max_slices":  # a limit changes no state
+        elif name == "label_time" and value != own and before.options["on"]:
+            raise contradiction_error(name, value, own, "labels arrived without times: create another store")
+        elif own == option.rest or name in ("max_slices", "labels_open"):  # limits change no state
             options[name] = value
         elif value != own:
             raise contradiction_error(name, value, own, "a store can have only one: create another store")
     check_policies(plain, options, KEPT)  # the store's own may be for columns that are still to be added
     after = Configuration.of({name: value for name, value in options.items() if value != KEPT[name].rest})
     others = [name for name in plain if name not in (*REPORTED, *SUBSETS, "max_slices", "nan", "nulls")]
-    if (before.options["on"] or before.design) and others:
+    if before.design and others:
         raise OptionError(
-            f"{others[0]}: a store of late or sampled labels takes more columns of scores, clusters and sketches only; "
-            "create another store with all",
+            f"{others[0]}: a store of sampled labels takes more columns of scores, clusters and sketches only; create "
+            "another store with all",
             others[0],
         )
     return after.with_(before.types).delivered(before.statements)
@@ -169,10 +173,7 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     have = dict.fromkeys((*before.key_columns, *filter(None, [options["classes"]]), *before.slicing.sources))
     if column not in have:
         raise OptionError(unknown_column(column, list(have), "the store keeps"))
-    options["by"] = tuple(text for text in options["by"] if column not in Slicing.of((text,), 1).sources)
-    options["timezone"] = (
-        options["timezone"] if any(has_part(name) for text in options["by"] for name in slicing(text)) else None
-    )
+    options = sliced_options(options, lambda names: column not in Slicing.of((",".join(names),), 1).sources)
     options |= {name: tuple(c for c in options[name] if c != column) for name in SUBSETS}
     options |= {name: None for name in ("classes", "unit") if options[name] == column}
     options["classes"] = options["classes"] if options["cluster"] else None
@@ -217,9 +218,26 @@ class Backfill:
     def plan(self, chosen: Sequence[Entry]) -> tuple[Configuration, list[Partition]]:
         """The configuration of the states that these nights lack, and the partitions to fold."""
         _, lacking = self._find_lacking(chosen)
-        due = [entry for entry in chosen if lacking[entry.partition]]
-        narrow = replace(self.after, due=frozenset().union(*lacking.values()))
-        return narrow, self._find_files(due)[0] if due else []
+        opening, closed = self._find_opening(chosen)
+        due = [e for e in chosen if e.partition not in closed and (lacking[e.partition] or e.partition in opening)]
+        return self._narrowed(lacking), self._find_files(due)[0] if due else []
+
+    def _narrowed(self, lacking: Mapping[str, frozenset[_Column]]) -> Configuration:
+        """The configuration of the states to fold: what nights lack, all if they keep rows for late labels."""
+        due = None if self.after.late is not None else frozenset().union(*lacking.values())
+        return replace(self.after, due=due)
+
+    def _find_opening(self, entries: Sequence[Entry]) -> tuple[set[str], set[str]]:
+        """The nights that open for late labels, as these or a longer span are added; and those that stay closed."""
+        shut = {e.partition for e in entries if e.rows and e.state(OPEN, "") is None}
+        longer = self.before.late is None or open_days(self.after) > open_days(self.before)
+        opening = shut & find_recent([entry.partition for entry in entries], self.after) if longer else set()
+        if opening and (forgotten := self.before.statements.forgotten_names):
+            raise DataError(
+                f"{min(opening)}: its labels may be among those that vacuum deleted; deliver {few(forgotten)} again "
+                "before it opens (update --labels FILE --allow-unmatched)"
+            )
+        return opening, shut - opening if self.before.late is not None else set()
 
     def fold(
         self,
@@ -254,14 +272,14 @@ class Backfill:
         entries = [_relabel_states(entry, relabelled, engine, files) for entry in entries]
         stale, lacking = self._find_lacking(entries)
         names = {entry.partition for entry in chosen}
-        late = after.late is not None
-        due = {e.partition: e for e in entries if e.partition in names and lacking[e.partition]}
-        closed = {name for name, entry in due.items() if late and entry.state(OPEN, "") is None}
-        due = {name: entry for name, entry in due.items() if name not in closed}
+        late, (opening, closed) = after.late is not None, self._find_opening(entries)
+        due = {e.partition: e for e in entries if lacking[e.partition] or e.partition in opening}
+        closed = closed & due.keys() & names
+        due = {name: entry for name, entry in due.items() if name in names - closed}
         present, gone = self._find_files(list(due.values())) if due else ([], [])
         nights: dict[str, Entry] = {}
         if due:
-            narrow = after if late else replace(after, due=frozenset().union(*lacking.values()))
+            narrow = self._narrowed(lacking)
             reasons = [_why_not_foldable(partition, narrow, engine) for partition in present]
             foldable = [partition for partition, reason in zip(present, reasons, strict=True) if not reason]
             new = sorted({*after.folding.columns} - {*self._relaxed.folding.columns})
@@ -279,13 +297,21 @@ class Backfill:
                 narrow = find_types(foldable, narrow, engine)
                 after = replace(narrow, due=None)
             labels = read_labels(after, files) if late else None
-            for skip in (False, True):  # files that were left out of an incomplete night may be left out again
-                if some := [partition for partition in foldable if due[partition.name].incomplete == skip]:
-                    folded, errors = fold_partitions(some, narrow, engine, files, workers, skip=skip, late=labels)
+            open_names = opening | {name for name, entry in due.items() if entry.state(OPEN, "")}
+            for skip, own in product((False, True), (None, labels) if late else (None,)):
+                some = [p for p in foldable if (p.name in open_names) == (own is not None)]
+                # files that were left out of an incomplete night may be left out again
+                if some := [partition for partition in some if due[partition.name].incomplete == skip]:
+                    folded, errors = fold_partitions(some, narrow, engine, files, workers, skip=skip, late=own)
                     for error in errors.values():
                         raise error
                     nights |= {name: night.entry for name, night in folded.items()}
-        filled = [_add_states(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
+        filled = [
+            nights[entry.partition]
+            if entry.partition in opening & nights.keys()
+            else _add_states(entry, nights.get(entry.partition), lacking[entry.partition], stale)
+            for entry in entries
+        ]
         at_hand = [partition.name for partition in present]
         without = (*closed, *(name for name in at_hand if name not in nights))
         return after, filled, tuple(name for name in at_hand if name in nights), tuple(gone), without

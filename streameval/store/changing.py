@@ -314,7 +314,9 @@ class Changing:
             ``by`` names slicings, and `timezone` the zone of the first by parts of times; ``metrics, truncate,
             aul_threshold, at, ci`` extend or set the store's defaults and need no file. The policies ``nan, nulls``
             apply to added columns, and to others that had ``"error"``; ``unlabelled`` may replace ``"error"``.
-            ``max_slices`` replaces the store's limit.
+            ``max_slices`` and ``labels_open`` replace the store's limits. With ``on``, the store takes late labels:
+            nights of the last `labels_open` whose files exist are opened, as are those that a longer span reaches.
+            ``label_conflicts`` may replace ``"error"``. Closed nights get no column.
         data : path, URI, or list of those, optional
             The files of the nights, if they have moved.
         since : str or date, optional

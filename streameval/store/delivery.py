@@ -11,6 +11,7 @@ from streameval.errors import DataError, LabelError, OptionError
 from streameval.kinds import Place
 from streameval.options import honoured
 from streameval.saving import TABULAR, check_writable, ending
+from streameval.store.nights.configuration import NO_IDS
 from streameval.store.nights.fold import Folding, Night
 from streameval.store.nights.maturity import Aging
 from streameval.store.nights.open_nights import OPEN, OpenNight, close_night, find_closing, find_reopening, newest_day
@@ -64,9 +65,7 @@ def check_delivery(
     named = honoured("update")["labels"].plain(labels)
     paths = [one for one in named if isinstance(one, Place)]
     if named and configuration.late is None:
-        raise OptionError(
-            "labels: the store takes no late labels; create one with the column of ids, on (--on)", "labels"
-        )
+        raise OptionError(f"labels: {NO_IDS}", "labels")
     if len(paths) < len(named):
         raise OptionError("labels: a store reads labels from files: name paths", "labels")
     file = honoured("update")["rejects"].plain(rejects)

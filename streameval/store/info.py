@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from streameval import scan
@@ -14,8 +15,8 @@ from streameval.scan.files.tables import Tables
 from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
 from streameval.store.evaluate import nights_of
-from streameval.store.nights.open_nights import OPEN
-from streameval.store.nights.partitions import select_entries
+from streameval.store.nights.open_nights import OPEN, open_days
+from streameval.store.nights.partitions import day_of, select_entries
 from streameval.wording import few, plural, size, visible
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class Info:
     undecided : nights with undecided judgements that keep the gate closed, with the names of the rules; None likewise
     slices : size of the states in bytes, by slicing
     damaged : what is damaged in words, with the remedy: judgements, and states if verified; None if neither was found
-    late : of a store of late labels, the ``open`` nights, bytes of their ``rows``, ``statements``, and their ``bytes``
+    late : of a store of late labels, the ``open`` nights, bytes of their ``rows``, ``statements``, and their ``bytes``;
+        of open nights, the one that closes next, and the date after which a night closes it
     """
 
     name: str
@@ -68,7 +70,7 @@ class Info:
     undecided: dict[str, tuple[str, ...]] | None = field(default_factory=dict)
     slices: dict[str, int] = field(default_factory=dict)
     damaged: tuple[str, ...] | None = None
-    late: dict[str, int] = field(default_factory=dict)
+    late: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -103,7 +105,9 @@ class Info:
         """The late labels, in words."""
         late = self.late
         nights, statements = plural(late["open"], "open night"), plural(late["statements"], "statement")
-        return f"{nights}, rows of {size(late['rows'])}; {statements}, {size(late['bytes'])}"
+        kept = f"{nights}, rows of {size(late['rows'])}; {statements}, {size(late['bytes'])}"
+        closing = f"; {late['next_closing']} closes with a night after {late['closes_after']}" if late["open"] else ""
+        return kept + closing
 
 
 def info(context: StoreContext, *, verify: bool) -> Info:
@@ -131,11 +135,14 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         failing, undecided, damaged = None, None, (str(error), *(damaged or ()))
     slicings = [",".join(key.columns) for key in configuration.slicing.keys]
     options = {name: configuration.options[name] for name in _COLUMNS if configuration.options[name]}
-    late = {}
+    late: dict[str, Any] = {}
     if configuration.late is not None:
         waiting = [entry for entry in entries if entry.state(OPEN, "")]
         nbytes = sum(state.bytes for entry in waiting for state in entry.states if state.group == OPEN)
         late = {"open": len(waiting), "rows": nbytes, **configuration.statements.sizes}
+        if waiting:
+            last = day_of(waiting[0].partition, "") + timedelta(open_days(configuration))
+            late |= {"next_closing": waiting[0].partition, "closes_after": str(last)}
     return Info(
         context.location.name,
         snapshot.version,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from streameval.store.files.published import content_of
 from streameval.store.nights import late
 from streameval.store.nights.open_nights import OPEN
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 NIGHTS = [f"night=2026-01-0{i}" for i in (1, 2, 3)]
 IDS = 30  # ids of all nights; some are in several nights, or twice in one
 WHAT: dict[str, Any] = {"score": "s", "cluster": "c", "unit": "u", "by": "g", "nan": "drop", "metrics": "roc_auc"}
@@ -33,7 +36,7 @@ statements = st.lists(
 )
 
 
-def write_night(name: str, folder: Path, label: dict[int, int | None] | None = None) -> Path:
+def write_night(name: str, folder: Path, label: Mapping[Any, int | None] | None = None) -> Path:
     """A night of random rows; with labels, these are a column."""
     rng = np.random.default_rng(NIGHTS.index(name))
     rows, target = 24, folder / name
@@ -47,11 +50,10 @@ def write_night(name: str, folder: Path, label: dict[int, int | None] | None = N
         "u": pa.array(rng.integers(0, 4, rows), mask=rng.random(rows) < 0.2),
         "g": pa.array(np.array(["x", "y"])[rng.integers(0, 2, rows)]),
         "k": pa.array(rng.integers(0, 3, rows)),
+        "h": pa.array(rng.integers(0, 10**5, rows)).cast(pa.timestamp("s")),
     }
     if label is not None:
-        columns["label"] = pa.array(
-            [None if i is None else label.get(i) for i in columns["id"].to_pylist()], pa.int64()
-        )
+        columns["label"] = pa.array([label.get(i) for i in columns["id"].to_pylist()], pa.int64())
     target.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), target / "part-0.parquet")
     return target
@@ -262,21 +264,28 @@ def test_contradictions_refuse_the_delivery_or_the_later_file_wins(tmp_path):
     assert contents(latest) == contents_of_column(tmp_path / "truth-c", {0: 0, 1: 1, 7: 0})
 
 
-def test_columns_are_added_to_open_nights(tmp_path):
+@pytest.mark.parametrize(
+    "more", [{"score": "k", "sketch": "s"}, {"weight": "k", "by": "hour(h)", "unit": "u", "classes": "k"}], ids=str
+)
+def test_columns_are_added_to_open_nights(tmp_path, more):
     """With the labels that came before and come after, but not to nights that are closed or have no files."""
-    store = create(tmp_path, nights=1, labels_open="1d")
+    options = dict.fromkeys(("unit", "by")) if "unit" in more else {}
+    store = create(tmp_path, nights=1, labels_open="1d", **options)
     rows = [(i, 1, i % 2) for i in range(IDS)]
     store.update(labels=write_labels(tmp_path / "one.parquet", rows[::2]))
     for name in NIGHTS[1:]:
         store.update(write_night(name, tmp_path / "data"))
     (tmp_path / "data" / NIGHTS[1] / "part-0.parquet").unlink()
-    done = store.add(score="k", sketch="s")
+    done = store.add(**more)
     assert (done.changed, done.gone, done.lacking) == ((NIGHTS[2],), (NIGHTS[1], NIGHTS[0]), (NIGHTS[0],))
     store.update(labels=write_labels(tmp_path / "two.parquet", rows))
     write_night(NIGHTS[2], tmp_path / "joined", {i: label for i, _, label in rows})
     joined = Store(tmp_path / "other", threads=1)
-    joined.update(tmp_path / "joined", **WHAT | {"score": ["s", "k"]}, sketch="s", unlabelled="size")
+    columns = more | {"score": ["s", *([more["score"]] if "score" in more else [])]}
+    joined.update(tmp_path / "joined", **WHAT | options | columns, unlabelled="size")
     assert {key: one for key, one in contents(store).items() if key[0] == NIGHTS[2]} == contents(joined)
+    if "score" not in more:
+        return
     values = {row.night: row.value for row in store.maturity("roc_auc", of="k", ages=[0]).rows}
     assert values[NIGHTS[1]] != values[NIGHTS[1]]
     assert values[NIGHTS[2]] == joined.evaluate().value("roc_auc", of="k")
@@ -436,10 +445,52 @@ def test_damage_and_bad_rows_are_named(tmp_path):
     with pytest.raises(NullError, match="column 's' has nulls or NaN; choose nan"):
         strict.update(tmp_path / "data", **WHAT | {"nan": "error"}, **LATE)
     plain = Store(tmp_path / "plain")
-    with pytest.raises(OptionError, match="create one with the column of ids"):
+    with pytest.raises(OptionError, match="add the column of ids to it"):
         plain.update(tmp_path / "data", score="s", nan="drop", labels=more)
-    with pytest.raises(OptionError, match="weight: a store of late labels takes more columns of scores"):
-        store.add(weight="u")
+
+
+def test_a_store_opens_later_or_for_longer(tmp_path):
+    """`add` names the ids, a longer span and a policy for conflicts; vacuum must not have deleted labels."""
+    own, data = {i: i % 2 for i in range(IDS)} | {None: 0}, tmp_path / "data"
+    for name in NIGHTS:
+        write_night(name, data, own)
+    store = Store(tmp_path / "store", threads=1)
+    store.update(data, **WHAT)
+    assert store.plan("add", on="id", labels_open="1d").nights == 3  # clusters count rows without a label from now on
+    assert store.add(on="id", labels_open="1d").changed == tuple(NIGHTS)
+    assert (store.info().late["open"], store.info().late["closes_after"]) == (2, "2026-01-03")
+    labels = write_labels(tmp_path / "labels.parquet", [(i, 1, i // 2 % 2) for i in range(IDS)])
+    store.update(labels=labels)
+    assert store.add(labels_open="9d").changed == (NIGHTS[0],)
+    for name in NIGHTS:
+        write_night(name, tmp_path / "joined", {i: i // 2 % 2 for i in range(IDS)} | {None: 0})
+    joined = Store(tmp_path / "other", threads=1)
+    joined.update(tmp_path / "joined", **WHAT, unlabelled="size")
+    assert contents(store) == contents(joined)
+    write_labels(labels, [(i, 1, int(i > 0)) for i in range(IDS)])
+    with pytest.raises(LabelError, match=r"labels.parquet: .*add --label-conflicts latest"):
+        store.update(labels=labels)
+    store.add(label_conflicts="latest")
+    assert store.update(labels=labels).changed == tuple(NIGHTS)
+    with pytest.raises(OptionError, match="labels arrived without times"):
+        store.add(label_time="t")
+    store.add(labels_open="1d")
+    for name in ("night=2026-01-09", "night=2026-01-13"):
+        store.update(write_night(NIGHTS[2], data, own).rename(data / name))
+    store.remove(NIGHTS[1])
+    store.vacuum(grace="0s")
+    with pytest.raises(DataError, match=r"vacuum deleted; deliver .*labels.parquet again"):
+        store.add(labels_open="90d")
+    store.update(labels=labels, allow_unmatched=True)
+    assert NIGHTS[0] in store.add(labels_open="90d").changed
+
+
+def damage(path: Path, column: str) -> None:
+    """Overwrite the header of the first page of a column."""
+    group, damaged = pq.ParquetFile(path).metadata.row_group(0), bytearray(path.read_bytes())
+    start = next(c.data_page_offset for c in map(group.column, range(group.num_columns)) if c.path_in_schema == column)
+    damaged[start : start + 16] = bytes([255]) * 16
+    path.write_bytes(damaged)
 
 
 def test_files_that_are_left_out_and_labels_that_are_refused(tmp_path):
@@ -447,10 +498,7 @@ def test_files_that_are_left_out_and_labels_that_are_refused(tmp_path):
     night = write_night(NIGHTS[0], tmp_path / "data")
     rows = pq.read_table(night / "part-0.parquet")
     pq.write_table(rows, night / "part-1.parquet", compression="none")
-    column = pq.ParquetFile(night / "part-1.parquet").metadata.row_group(0).column(rows.column_names.index("s"))
-    damaged, start = bytearray((night / "part-1.parquet").read_bytes()), column.data_page_offset
-    damaged[start : start + 16] = bytes([255]) * 16
-    (night / "part-1.parquet").write_bytes(damaged)
+    damage(night / "part-1.parquet", "s")
     store = Store(tmp_path / "store", threads=1)
     assert store.update(tmp_path / "data", **WHAT, **LATE, on_error="skip").incomplete == (NIGHTS[0],)
     version, third = store.info().version, [(i, 1, i % 3) for i in range(IDS)]
@@ -461,7 +509,12 @@ def test_files_that_are_left_out_and_labels_that_are_refused(tmp_path):
             store.update(data, labels=bad)
     assert store.info().version == version
     labels = {i: i % 2 for i in range(IDS)}
-    store.update(labels=write_labels(tmp_path / "good.parquet", [(i, 1, label) for i, label in labels.items()]))
+    good = write_labels(tmp_path / "good.parquet", [(i, 1, label) for i, label in labels.items()])
+    damage(good, "label")
+    with pytest.raises(DataError, match=r"good.parquet: column 'label' cannot be read: .*; replace or remove it$"):
+        store.update(labels=good)
+    write_labels(good, [(i, 1, label) for i, label in labels.items()])
+    store.update(labels=good)
     write_night(NIGHTS[0], tmp_path / "joined", labels)
     joined = Store(tmp_path / "other", threads=1)
     joined.update(tmp_path / "joined", **WHAT, unlabelled="size")

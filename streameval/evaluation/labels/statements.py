@@ -15,6 +15,7 @@ leaves out is not withdrawn.
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -306,7 +307,10 @@ def _read_piece(
 ) -> StatementPart:
     """The statements of one piece; `task` has the piece and the number of its delivery."""
     piece, arrival = task
-    table = pa.Table.from_batches(scan.read(piece, schema), schema).combine_chunks()
+    try:
+        table = pa.Table.from_batches(scan.read(piece, schema), schema).combine_chunks()
+    except CorruptFileError as error:
+        raise scan.of_labels(error, _find_damaged(piece, schema)) from error
     batch = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema)
     first, second, valid, raw = read_ids(batch, ids)
     first = scramble_words(first) if raw else first
@@ -332,6 +336,16 @@ def _read_piece(
         fates,
         table,
     )
+
+
+def _find_damaged(piece: Piece, schema: pa.Schema) -> str:
+    """The first column of a piece that cannot be read by itself; empty if all can."""
+    for field in schema:
+        try:
+            deque(scan.read(piece, pa.schema([field])), maxlen=0)
+        except CorruptFileError:
+            return str(field.name)
+    return ""
 
 
 def _micros(array: pa.Array, what: str) -> Array:

@@ -27,7 +27,7 @@ from streameval.evaluation.slicing import Slicing
 from streameval.kinds import ByColumn, InMemory, in_words, zone
 from streameval.options import active, honoured, kept_options, recorded, refuse
 from streameval.scan import Piece, Scan, Where
-from streameval.scan.derived import IdName, has_part
+from streameval.scan.derived import IdName, has_part, slicing
 from streameval.scan.pieces import without_views
 from streameval.scan.widen import plain, widen
 from streameval.states.grouped.spec import GroupedSpec, divisible
@@ -37,7 +37,7 @@ from streameval.states.late import check_ids, comparison
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from streameval.evaluation.families import MetricRequest
     from streameval.states.grouped.keys import By
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 COMPUTED = "computed"  # the type of a slicing column that is computed, since the data lack it; a time zone may follow
 KEPT = kept_options()
 LATE = ("on", "label_time", "label_conflicts", "labels_open")  # these apply to folding, not to evaluations
+NO_IDS = "the store takes no late labels; add the column of ids to it (add --on), or create one with it"
 REPORTED = tuple(name for name, option in KEPT.items() if option.decides == "value")
 SUBSETS = ("score", "cluster", "sketch")  # an evaluation may name some of the store's columns
 SHOWN = tuple(
@@ -114,6 +115,12 @@ class Delivered(NamedTuple):
         """The number of statements, and the size of their files."""
         return {"statements": self.rows, "bytes": self.bytes}
 
+    @property
+    def forgotten_names(self) -> list[str]:
+        """The forgotten files that were not read again, whatever they hold now."""
+        read = {str(name) for place, (name, *_) in enumerate(self.files) if place not in self.forgotten}
+        return sorted({str(self.files[place][0]) for place in self.forgotten} - read)
+
 
 NOTHING_DELIVERED = Delivered()
 
@@ -129,13 +136,14 @@ _MANY_SLICES = (
     "update"
 )
 _OTHERWISE = {"max_slices": "leave it out, or change the store's limit (add)"}
+_OTHERWISE["labels_open"] = "leave it out, or change the store's span (add)"
 _OTHERWISE |= dict.fromkeys(("nan", "nulls", "unlabelled"), "leave it out, or change the store's policy (add)")
 _ELSE = "leave it out, or create another store"
 
 
 def _otherwise(name: str, own: object) -> str:
     """The remedy for an option that contradicts the store's."""
-    if name in ("classes", "unit") and own is None:
+    if name in ("classes", "unit", "weight", "on") and not own:
         return f"leave it out, or add it to the store (add --{name})"
     return _OTHERWISE.get(name, _ELSE)
 
@@ -331,6 +339,14 @@ class Configuration:
         """The configuration with these late labels."""
         return replace(self, statements=statements)
 
+    def only(self, due: frozenset[tuple[str, str]]) -> Configuration:
+        """That of some states of a night, whose rows may lack weights and slices that were added later."""
+        groups = {group for group, _ in due}
+        sliced_by = {group.partition(".by ")[2] for group in groups}
+        options = sliced_options(self.options, lambda columns: ",".join(columns) in sliced_by)
+        options["weight"] = options["weight"] if "score" in groups else None
+        return replace(self, options=options, due=due)
+
     @property
     def folding(self) -> Request:
         """The request that folds all states, with the store's slicings and row filter."""
@@ -516,6 +532,13 @@ class Configuration:
         """All states by (group, column), with the old and the new spec if they differ, otherwise None."""
         old = before.specs
         return {key: (old[key], spec) if key in old and old[key] != spec else None for key, spec in self.specs.items()}
+
+
+def sliced_options(options: Mapping[str, Any], select: Callable[[Iterable[str]], bool]) -> dict[str, Any]:
+    """Options with those slicings whose columns are selected, and a time zone only if one is by times."""
+    by = tuple(text for text in options["by"] if select(slicing(text)))
+    timed = any(has_part(name) for text in by for name in slicing(text))
+    return {**options, "by": by, "timezone": options["timezone"] if timed else None}
 
 
 def sliced(requests: Iterable[MetricRequest], key: By) -> list[MetricRequest]:

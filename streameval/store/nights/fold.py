@@ -24,6 +24,7 @@ from streameval.engine.fold import TASK_ROWS
 from streameval.errors import ClusterError, CorruptFileError, DataError, MissingInputError
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.files import Files
+from streameval.scan.derived import SlicingColumn
 from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts, missing_scores
 from streameval.store.nights.merge import finalize_nights
@@ -299,7 +300,7 @@ class Folding:
     def only(self, entry: Entry, due: frozenset[tuple[str, str]]) -> Folding:
         """What folds those of the states that are due which a night has."""
         own = {(state.group, state.of) for state in entry.states}
-        return replace(self, configuration=replace(self.configuration, due=due & own))
+        return replace(self, configuration=self.configuration.only(due & own))
 
     def fold_rows(self, night: OpenNight, engine: Engine, *, every: bool) -> tuple[list[MetricRequest], Folded]:
         """The states to keep, and all that are folded, of the rows of an open night: the labelled ones, or every one.
@@ -311,8 +312,9 @@ class Folding:
         """
         configuration, name = self.configuration, night.entry.partition
         columns = configuration.columns
-        table = night.labelled(cast("LateLabels", self.late), columns, self.files, every=every)
-        columns = [column for column in columns if column in table.column_names]
+        stored = [*columns, *configuration.slicing.sources]
+        table = night.labelled(cast("LateLabels", self.late), stored, self.files, every=every)
+        columns = [name for name in columns if name in table.column_names or isinstance(name, SlicingColumn)]
         planned = scan.plan(table, [*columns, ROW], threads=1)
         pieces = tuple(replace(piece, partition=name, origin=name, name=name) for piece in planned.pieces)
         return self._states(configuration.widen_columns(replace(planned, pieces=pieces)), engine, numbers=ROW)

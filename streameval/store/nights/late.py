@@ -221,8 +221,7 @@ def _contradiction(
             "it, so that it counts as a new delivery"
         )
     when = "in one delivery" if source.conflicts == "latest" else "at one time" if source.time else "and no times"
-    remedies = [] if source.time else ["label_time (--label-time)"]
-    remedy = " or ".join([*remedies, "other label_conflicts (--label-conflicts)"])
-    return LabelError(
-        f"{file}: {count} with different labels {when}: {ids}; correct the file, or create a store with {remedy}"
-    )
+    later = ", give a correction a later time" if source.time else ""
+    policies = "; or let the later file win (add --label-conflicts latest), or leave such ids unlabelled (drop)"
+    remedy = later + policies * (source.conflicts == "error")
+    return LabelError(f"{file}: {count} with different labels {when}: {ids}; correct the file{remedy}")

@@ -21,6 +21,7 @@ from streameval.evaluation.request import NO_INTERVALS
 from streameval.results import Source
 from streameval.saving import Saved
 from streameval.store.files.entries import Aged
+from streameval.store.nights.configuration import NO_IDS
 from streameval.store.nights.fold import Folding, dependent_states
 from streameval.store.nights.merge import Column, finalize_nights
 from streameval.store.nights.open_nights import OPEN, OpenNight, newest_day
@@ -149,7 +150,7 @@ def maturity_of(context: StoreContext, metric: str, of: str | None, ages: Sequen
     """The maturity of a metric; see `streameval.Store.maturity`."""
     snapshot, configuration = context.begun()
     if configuration.late is None:
-        raise OptionError("maturity: the store takes no late labels; create one with the column of ids, on (--on)")
+        raise OptionError(f"maturity: {NO_IDS}")
     nightly, metric = context.nightly(snapshot, configuration), canonical(metric)
     column = nightly.column(metric, of)
     if column.w.group not in _LABELLED:

@@ -245,11 +245,16 @@ def find_ahead(names: Iterable[str], new: Iterable[str]) -> list[str]:
 
 def find_closing(entries: Collection[Entry], configuration: Configuration, newest: int | None = None) -> list[Entry]:
     """The open nights that are older than the newest, by default of all these, by the span of open ones."""
-    if configuration.late is None or not entries:
-        return []
-    newest = newest_day(entry.partition for entry in entries) if newest is None else newest
-    oldest = newest - open_days(configuration)
-    return [e for e in entries if e.state(OPEN, "") and day_of(e.partition, "").toordinal() < oldest]
+    recent = find_recent([entry.partition for entry in entries], configuration, newest)
+    return [entry for entry in entries if entry.state(OPEN, "") and entry.partition not in recent]
+
+
+def find_recent(names: Collection[str], configuration: Configuration, newest: int | None = None) -> set[str]:
+    """The nights that are not older than the newest by the span of open ones; empty without late labels."""
+    if configuration.late is None or not names:
+        return set()
+    newest = newest_day(names) if newest is None else newest
+    return {name for name in names if day_of(name, "").toordinal() >= newest - open_days(configuration)}
 
 
 def open_days(configuration: Configuration) -> int:
