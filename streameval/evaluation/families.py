@@ -36,6 +36,7 @@ from streameval.metrics.contingency.class_sample import ClassSample, sample_clas
 from streameval.metrics.finalize import computed, in_rounds
 from streameval.metrics.resampling import Resampled, certificates
 from streameval.metrics.scores.block_replicates import BlockReplicates
+from streameval.metrics.scores.calibration.scoring import BrierScore
 from streameval.metrics.scores.group_means import GroupMean, group_means
 from streameval.metrics.scores.label_sample import LabelSample
 from streameval.metrics.scores.label_strata import DrawnUnits, UnitSizes, sample_labels
@@ -581,7 +582,12 @@ class LabelledScores(_OfScores):
         if self.sizes is not None:
             [[table]] = engine.finalize([(states[self.sizes], [UnitSizes()])])
             units = DrawnUnits(self.sizes.column, self.sizes.type, self.design.kind, table)
-        return cast("State", sample_labels(grouped, request.metrics, self.design.text, units, engine.budget))
+        sample = sample_labels(grouped, request.metrics, self.design.text, units, engine.budget)
+        if any(isinstance(metric, BrierScore) for metric in request.metrics):
+            rows = grouped.total()
+            [[loss]] = engine.finalize([(rows, [BrierScore()])])
+            sample = sample.squared(loss, rows.totals(), weighted=grouped.weighted)
+        return cast("State", sample)
 
     def counted(self, request: MetricRequest, state: ScoreState) -> Counted:
         """All rows whose score is a number; how many of them are positive is not known."""

@@ -7,7 +7,8 @@ next one, never across a threshold. With N_h rows in stratum h, a labelled row i
 
     ω_i = w_i · N_h / Σ_{labelled j in h} w_j
 
-rows, and every metric is its formula for weighted rows. So rows beyond a threshold are counted, not estimated.
+rows, and every metric is its formula for weighted rows. So rows beyond a threshold are counted, not estimated, and so
+are the squares of scores in the Brier score, (Σ x² − 2 Σ ω·x·y + Σ ω·y)/N with the first sum over all rows.
 
 The standard error is the larger of two. The delete-a-block jackknife recomputes ω without each block of labels. It
 cannot see positives that were not drawn: of 500 labels at a prevalence of 1 %, its intervals hold the truth in 50 to
@@ -31,9 +32,11 @@ import numpy as np
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.estimates import Estimate, at_end
 from streameval.metrics.finalize import computed
-from streameval.metrics.protocol import Entry, Metric
+from streameval.metrics.protocol import OUTSIDE, Entry, Metric
+from streameval.metrics.scores.calibration.scoring import BrierScore, Ends, present
 from streameval.metrics.scores.cut_bins import Rows
 from streameval.metrics.scores.operating_points import OperatingPoint
+from streameval.metrics.scores.sums import dot, total
 from streameval.metrics.units import Sizes, class_counts
 from streameval.results import LabelStratum, Scalar
 from streameval.states.protocol import Small, Source, Totals
@@ -66,6 +69,28 @@ class Prevalence(Metric[Scalar, "ScorePart", None, "Source"]):
         """From the totals."""
         total = state.totals()
         return Scalar.certain(self.name, total.p / (total.n + total.p))
+
+
+@dataclass(frozen=True)
+class SampledBrier(BrierScore):
+    """The Brier score of weighted rows, given the mean square of the scores of all rows."""
+
+    square: float = math.nan
+
+    def partial(self, part: ScorePart) -> Ends | None:
+        """Σ p·(1 − 2s), which the loss adds to the squares of scores."""
+        value = dot(part.p, 1 - 2 * part.scores)
+        return value, value, value
+
+    def combine(self, partials: Sequence[Ends | None], state: Source) -> Scalar:
+        """From the totals."""
+        if math.isnan(self.square):
+            return Scalar.undefined(self.name, OUTSIDE)
+        sums, totals = present(partials, state), state.totals()
+        if isinstance(sums, str):
+            return Scalar.undefined(self.name, sums)
+        moved = total([one for one, _, _ in sums]) / (totals.n + totals.p)
+        return Scalar.certain(self.name, max(0.0, self.square + moved))
 
 
 class Cells(NamedTuple):
@@ -106,6 +131,7 @@ class LabelSample(Small):
     above : rows that reach each threshold, by threshold
     ranks : the threshold that a number of points reaches, by that number
     dropped : rows without a score
+    square : mean square of the scores of all rows, if the Brier score needs it
     """
 
     spec: ScoreSpec
@@ -124,6 +150,7 @@ class LabelSample(Small):
     above: Mapping[float, int] = field(default_factory=dict)
     ranks: Mapping[int, float] = field(default_factory=dict)
     dropped: int = 0
+    square: float = math.nan
 
     @cached_property
     def keys(self) -> tuple[Array, Array]:
@@ -163,6 +190,21 @@ class LabelSample(Small):
         """Rows with a missing score: none, as they are `dropped`."""
         return np.zeros(2, np.int64)
 
+    def squared(self, loss: Scalar, totals: Totals, *, weighted: bool) -> LabelSample:
+        """The sample with the mean square of the scores of all rows.
+
+        Parameters
+        ----------
+        loss : the Brier score of all rows, in which those without a label are negative
+        totals : those of these rows
+        weighted : whether labelled rows have weights there
+        """
+        scores = decode(self.cells.keys, self.spec.type).astype(np.float64)
+        neg, pos = self.cells.weights if weighted else self.cells.counts
+        labelled = float(neg @ scores**2 + pos @ (1 - scores) ** 2)
+        squares = math.ldexp(loss.value * (totals.n + totals.p), totals.unit) - labelled
+        return replace(self, square=(squares + float(self.cells.counts.sum(axis=0) @ scores**2)) / self.rows)
+
     def totals(self) -> Totals:
         """Labelled rows, and the weights of both classes."""
         return self.whole.totals()
@@ -172,7 +214,9 @@ class LabelSample(Small):
         yield from self.whole.parts()  # type: ignore[misc]  # of `_weighted`, which ranks nothing beforehand
 
     def fixed(self, metric: Metric) -> Metric:
-        """The metric at the threshold that its number of points reaches: scores of all rows are counted."""
+        """The metric with what is counted of all rows: the threshold that its number of points reaches, and squares."""
+        if isinstance(metric, BrierScore) and self._free.any():
+            return SampledBrier(metric.name, self.square)
         points = metric.points(self.rows) if isinstance(metric, OperatingPoint) and self._free.any() else None
         if points is None or not isinstance(metric, OperatingPoint):
             return metric

@@ -325,3 +325,23 @@ def test_one_probability_of_all_rows_is_a_uniform_sample(count: int) -> None:
     recorded = evaluate(data, score="s", metrics="roc_auc", label_probability="p").results[0]
     assert recorded.value == pytest.approx(uniform.value, rel=1e-12)
     assert (recorded.strata, recorded.stderr) == (uniform.strata, pytest.approx(uniform.stderr, rel=1e-9))
+
+
+@pytest.mark.parametrize("design", [DESIGNS[1], DESIGNS[2], DESIGNS[4]])
+def test_the_brier_score_counts_the_squares_of_all_scores(design: dict[str, str]) -> None:
+    """(Σ x² − 2 Σ ω·x·y + Σ ω·y)/N with the first sum over all rows; undefined if any score is outside [0, 1]."""
+    columns = rows(2000, 3, 6)
+    score, y, omega = columns["s"], columns["label"], np.zeros(2000)
+    labelled = columns["unit"] % 4 == 0 if "unit" in design else np.random.default_rng(4).random(2000) < 0.2
+    stratum = 2 * columns["stratum"] * ("unit" not in design) + (score >= 0.5)
+    weight = 1 / np.bincount(columns["unit"])[columns["unit"]] if "unit" in design else np.ones(2000)
+    for h in np.unique(stratum):
+        there = labelled & (stratum == h)
+        omega[there] = weight[there] * (stratum == h).sum() / weight[there].sum()
+    options: dict[str, Any] = {"score": "s", "metrics": ["brier_score", "precision@threshold=0.5"], **design}
+    expected = (score**2).sum() - 2 * (omega * score * y).sum() + (omega * y).sum()
+    assert evaluate(table(columns, labelled), **options).value("brier_score") == pytest.approx(
+        expected / 2000, rel=1e-12
+    )
+    beyond = evaluate(table(columns | {"s": score + 0.2 * ~labelled}, labelled), **options)
+    assert "outside [0, 1]" in str(next(one.reason for one in beyond.results if one.metric == "brier_score"))
