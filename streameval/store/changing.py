@@ -529,9 +529,9 @@ def _fold(
                 )
                 configuration = arrived.configuration
                 nights, errors = fold_partitions(
-                    partitions, configuration, engine, files, skip=skip, late=arrived.labels
+                    partitions, configuration, engine, files, workers, skip=skip, late=arrived.labels
                 )
-                relabelled, seen = relabel_nights(snapshot, arrived, nights, engine, files, delivery)
+                relabelled, seen = relabel_nights(snapshot, arrived, nights, engine, files, delivery, workers)
                 nights |= relabelled
                 if delivery.rejects is not None:
                     arrived.save_rejects(delivery.rejects, seen)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from streameval.kinds import Place
 from streameval.options import honoured
 from streameval.saving import TABULAR, check_writable, ending
 from streameval.store.nights.configuration import NO_IDS
-from streameval.store.nights.fold import Folding, Night
+from streameval.store.nights.fold import Folding, Night, check_written, map_on_workers
 from streameval.store.nights.maturity import Aging
 from streameval.store.nights.open_nights import OPEN, OpenNight, close_night, find_closing, find_reopening, newest_day
 from streameval.store.nights.statements import read_labels
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from streameval.engine import Engine
+    from streameval.engine.cluster import ClusterEngine
     from streameval.engine.threads import ThreadEngine
+    from streameval.states.late import IdTable, LateLabels
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
@@ -103,6 +107,7 @@ def relabel_nights(
     engine: ThreadEngine,
     files: StateFiles,
     delivery: Delivery,
+    workers: ClusterEngine | None,
 ) -> tuple[dict[str, Night], Array]:
     """Fold the open nights anew that have the id of a new statement, except those that were just folded.
 
@@ -119,16 +124,14 @@ def relabel_nights(
     new = [night.entry for night in nights.values()]
     others = [entry for name, entry in snapshot.entries.items() if name not in nights]
     open_nights = [entry for entry in (*new, *others) if entry.state(OPEN, "")]
-    folding, alone = Folding(arrived.configuration, files, False, arrived.labels), replace(engine, threads=1)
-
-    def touch(entry: Entry) -> tuple[Array, Entry | None]:
-        """The new ids that a night has, and the night with its new labels unless it was just folded."""
-        night = OpenNight.read(entry, files)
-        seen = night.find(ids, arrived.labels)
-        return seen, folding.relabel(night, alone) if seen.any() and entry.partition not in nights else None
-
+    folding = Folding(arrived.configuration, files, False, arrived.labels)
+    touch = partial(_touch, folding=folding, ids=ids, nights={*nights})
     try:
-        touched = engine.each(touch, open_nights, "night")
+        if workers is None:
+            touched = engine.each(partial(touch, engine=replace(engine, threads=1)), open_nights, "night")
+        else:
+            touched = map_on_workers(workers, touch, [((), entry) for entry in open_nights], "night", engine)
+            check_written((entry for _, entry in touched if entry is not None), files)
     except LabelError as error:
         raise labels_error(str(error), delivery) from error
     if arrived.unknown and not any(seen.any() for seen, _ in touched) and not delivery.unmatched:
@@ -138,6 +141,15 @@ def relabel_nights(
         )
     seen = np.any([np.zeros(ids.first.size, np.bool_), *(seen for seen, _ in touched)], axis=0)
     return {entry.partition: Night(entry, None) for _, entry in touched if entry is not None}, seen
+
+
+def _touch(
+    entry: Entry, engine: Engine, *, folding: Folding, ids: IdTable, nights: set[str]
+) -> tuple[Array, Entry | None]:
+    """The new ids that a night has, and the night with its new labels unless it is one of the `nights` just folded."""
+    night = OpenNight.read(entry, folding.files)
+    seen = night.find(ids, cast("LateLabels", folding.late))
+    return seen, folding.relabel(night, engine) if seen.any() and entry.partition not in nights else None
 
 
 def labels_error(why: str, delivery: Delivery) -> LabelError:

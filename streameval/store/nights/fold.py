@@ -32,7 +32,7 @@ from streameval.store.nights.open_nights import ROW, labels_for, write_rows
 from streameval.store.nights.partitions import fingerprint, is_same
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.cluster import ClusterEngine
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 SMALL = 1 << 17  # rows that one thread folds in less time than importing Dask takes
 
+_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
@@ -203,22 +204,37 @@ def _fold_on_workers(
     workers: ClusterEngine, due: Sequence[_Planned], folding: Folding, engine: ThreadEngine
 ) -> list[Night | DataError]:
     """Fold each partition on a worker; with few partitions, each uses several threads."""
+    items = [(planned.pieces, (partition, planned)) for partition, planned in due]
+    results: list[Night | DataError] = map_on_workers(workers, folding.fold, items, "partition", engine)
+    check_written((night.entry for night in results if isinstance(night, Night)), folding.files)
+    return results
+
+
+def map_on_workers(
+    workers: ClusterEngine,
+    function: Callable[[_Item, Engine], _Result],
+    items: Sequence[tuple[Sequence[scan.Piece], _Item]],
+    name: str,
+    engine: ThreadEngine,
+) -> list[_Result]:
+    """Map a function over nights on workers, with the pieces that it reads; few nights use several threads each."""
     from streameval.engine.graphs import mapped
 
-    connection, count = workers.connection, len(due)
+    connection, count = workers.connection, max(1, len(items))
     at_once = min(connection.width, -(-count // connection.workers))
     threads = min(connection.width, max(1, connection.threads // count))
     options = {"memory": max(1, workers.limit // at_once), "spill": workers.spill, "threads": threads}
-    items = [(planned.pieces, (partition, planned)) for partition, planned in due]
-    results: list[Night | DataError] = mapped(connection, folding.fold, items, "partition", engine.progress, **options)
-    written = [state.file for night in results if isinstance(night, Night) for state in night.entry.states]
-    absent, store = folding.files.absent(written), folding.files.location.name
+    return mapped(connection, function, items, name, engine.progress, **options)
+
+
+def check_written(entries: Iterable[Entry], files: StateFiles) -> None:
+    """Raise `ClusterError` if this process does not see files that workers wrote."""
+    absent, store = files.absent([state.file for entry in entries for state in entry.states]), files.location.name
     if absent:
         raise ClusterError(
             f"{store}: what the workers wrote is not there ({absent[0]}); a store on a cluster must be "
             "in a location that all workers and this process share"
         )
-    return results
 
 
 @dataclass(frozen=True)

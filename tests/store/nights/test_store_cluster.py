@@ -22,7 +22,7 @@ from streameval.cli import main
 from streameval.engine import cluster as engine
 from streameval.engine import fold
 from streameval.engine.fold import TASK_ROWS
-from streameval.errors import ClusterError, CorruptFileError, MissingInputError, OptionError
+from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
 from streameval.options import OPTIONS
 from streameval.states import rounds
 from streameval.store.files.published import StateFiles
@@ -46,6 +46,22 @@ def kept(store: Store) -> list[Any]:
     """What counts: names, rows, labels, and the hash of every state file."""
     entries = store.partitions()
     return [(e.partition, e.rows, e.labels, e.fingerprint, [s.content for s in e.states]) for e in entries]
+
+
+def test_late_labels_touch_nights_on_workers(client: Any, data: Path, tmp_path: Path) -> None:
+    """The bytes of threads, of new nights and of those that get labels; an error keeps its words."""
+    there, here = Store(tmp_path / "there", client=client), Store(tmp_path / "here", threads=2)
+    ids = pq.read_table(data / NIGHTS[1], columns=["message_id"])["message_id"]
+    for name, label in (("good", pa.array([i % 3 == 0 for i in range(len(ids))])), ("bad", pa.array(range(len(ids))))):
+        table = pa.table({"message_id": ids.slice(0, 100), "label": label.slice(0, 100).cast(pa.int8())})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    for store in (there, here):
+        store.update([data / name for name in NIGHTS[:3]], **FEW, on="message_id", label_conflicts="latest")
+        assert store.update(data / NIGHTS[3], labels=tmp_path / "good.parquet").changed == (NIGHTS[1],)
+    assert kept(there) == kept(here)
+    with pytest.raises(LabelError, match=r"bad\.parquet: .*; correct the labels"):
+        there.update(labels=tmp_path / "bad.parquet")
+    assert kept(there) == kept(here)
 
 
 def test_every_verb_that_folds_gives_the_bytes_of_threads(client: Any, data: Path, tmp_path: Path) -> None:
