@@ -2,13 +2,15 @@
 
     python benchmarks/year.py [--nights 365] [--rows 2000]
     python benchmarks/year.py --alarms [--years 2000] [--wide 400]
+    python benchmarks/year.py --labels [--nights 365] [--rows 200000]
 
 Each night is written, folded by ``update --on-error skip`` and judged by ``check``; a check that fails is retried once,
 and then, as a person would, the night is repaired (the planted fault is removed) or accepted. The planted faults are a
 missing night, late nights, corrected labels, a damaged file, a column that joins the schema, a score that breaks for
 three nights, a killed update, and two concurrent updates. The status is 1 if an alarm is missing, lost by the retry, or
 false. With ``--alarms``, years are simulated instead, for rules that end in ``always`` (`alarms.py`): the status is 1
-if false alarms or delays exceed their limits.
+if false alarms or delays exceed their limits. With ``--labels``, labels come late (`late_year.py`): the status is 1 if
+a state differs from that of the joined files.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import alarms
+import late_year
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -158,6 +161,7 @@ if __name__ == "__main__":
     parser.add_argument("--nights", type=int, default=365)
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--alarms", action="store_true", help="simulate rules that end in always")
+    parser.add_argument("--labels", action="store_true", help="labels that come late, in other files")
     parser.add_argument("--years", type=int, default=2000, help="simulated years of one slice")
     parser.add_argument("--wide", type=int, default=400, help="simulated years of 20 slices")
     options = parser.parse_args()
@@ -165,7 +169,10 @@ if __name__ == "__main__":
         sys.exit(0 if alarms.report(options.years, options.wide) else 1)
     place = Path(tempfile.mkdtemp())
     try:
-        agrees = report(*replay(options.nights, options.rows, place))
+        if options.labels:
+            agrees = late_year.replay(options.nights, options.rows, place)
+        else:
+            agrees = report(*replay(options.nights, options.rows, place))
     finally:
         shutil.rmtree(place)
     sys.exit(0 if agrees else 1)
