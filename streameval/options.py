@@ -332,11 +332,12 @@ OPTIONS = (
                 "in each) or size (whole units by their rows, with --unit)."),
     Option("label_probability", COLUMN, None, _FOLD, "state", metavar="COLUMN", needs="scores",
            help="Estimate all rows from a sample of labels, drawn with the recorded probabilities in this column."),
-    Option("classes_sampled", choice("uniform", "size"), None, _EVALUATE, "state", needs="classes",
-           help="Estimate from a sample of classes, drawn uniformly or in proportion to their rows; classes outside it "
-                "are null."),
-    Option("clusters_sampled", choice("uniform", "size"), None, _EVALUATE, "state", needs="classes",
-           help="Estimate precisions from a sample of clusters, of which all rows have a class."),
+    Option("classes_sampled", COLUMN, None, _EVALUATE, "state", metavar="DESIGN", needs="classes",
+           help="Estimate from a sample of classes, drawn uniform, by size (their rows), or with the probabilities in "
+                "this column; classes outside it are null."),
+    Option("clusters_sampled", COLUMN, None, _EVALUATE, "state", metavar="DESIGN", needs="classes",
+           help="Estimate precisions from a sample of clusters, of which all rows have a class; beside sampled classes "
+                "with the COLUMN of both."),
     Option("cluster_scope", choice("global", "partition"), "global", _IDS, "state",
            "Whether a cluster id means the same cluster everywhere, or only within its partition.", needs="clusters"),
     Option("common_rows", FLAG, False, _FOLD, "state",

@@ -418,7 +418,7 @@ class LabelStratum(NamedTuple):
     Attributes
     ----------
     name : its value, or its range of scores
-    rows, labelled, positives : all rows, labelled rows, and positives among these
+    rows, labelled, positives : all rows, labelled rows, and positives among these; None for a sample of classes
     weight : sum of the design weights of labelled rows, which estimates `rows`
     squares : sum of their squares
     """
@@ -426,7 +426,7 @@ class LabelStratum(NamedTuple):
     name: str
     rows: int
     labelled: int
-    positives: int
+    positives: int | None
     weight: float
     squares: float
 

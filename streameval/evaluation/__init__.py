@@ -188,12 +188,15 @@ def evaluate(
         (`streameval.metrics.scores.label_sample`). Rows labelled because they looked bad have no valid estimate.
     label_probability : str, optional
         The same for recorded probabilities: a column with that of each labelled row, above 0 and at most 1.
-    classes_sampled : {"uniform", "size"}, optional
-        Estimate pairwise, B-cubed and cluster metrics from a sample of classes, drawn uniformly or in proportion to
-        their rows. All rows of a sampled class carry it; all other rows have a null class
+    classes_sampled : str, optional
+        Estimate pairwise, B-cubed and cluster metrics from a sample of classes, drawn ``"uniform"``, by ``"size"`` (in
+        proportion to their rows), or with recorded probabilities, which the column of this name has for their rows. All
+        rows of a sampled class carry it; all other rows have a null class
         (`streameval.metrics.contingency.class_sample`).
-    clusters_sampled : {"uniform", "size"}, optional
-        Estimate pairwise and B-cubed precision from a sample of clusters, of which all rows have a class.
+    clusters_sampled : str, optional
+        Estimate pairwise and B-cubed precision from a sample of clusters, of which all rows have a class, drawn as
+        above. With both samples, precisions are of the clusters, all else is of the classes; each needs the column of
+        its probabilities, null outside.
     cluster_scope : {"global", "partition"}
         Whether an id means the same cluster everywhere, or only within its partition.
     common_rows : bool

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, c
 import pyarrow as pa
 
 from streameval.errors import OptionError, SchemaError
-from streameval.evaluation.labels.design import STRATA, LabelDesign, ratios_of, sampled_classes
+from streameval.evaluation.labels.design import STRATA, LabelDesign, probabilities_of, ratios_of, sampled_classes
 from streameval.metrics import left_out
 from streameval.metrics.contingency.assignment import summarize_rounds
-from streameval.metrics.contingency.class_sample import ClassSample, sample_classes
+from streameval.metrics.contingency.class_sample import OF_CLUSTERS, ClassSample, recorded_units, sample_classes
 from streameval.metrics.finalize import computed, in_rounds
 from streameval.metrics.resampling import Resampled, certificates
 from streameval.metrics.scores.block_replicates import BlockReplicates
@@ -48,7 +48,9 @@ from streameval.states.contingency.by_cluster import ByCluster
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec, SummarisedCounts
 from streameval.states.grouped.cluster_sweep import tables
+from streameval.states.grouped.keys import By
 from streameval.states.grouped.spec import GroupedSpec
+from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.keyed.ids import id_type
 from streameval.states.scores.blocks import BlockCounts, BlockSpec
 from streameval.states.scores.counts import ScoreCounts, ScoreSpec
@@ -70,7 +72,6 @@ if TYPE_CHECKING:
     from streameval.states.contingency.summary import Summary
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import Group
-    from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.protocol import Source, Spec, State, StoredSpec
     from streameval.states.scores.digests import SampledDigests
     from streameval.states.scores.draws import SampledBins
@@ -434,15 +435,20 @@ class Contingency(Family["ContingencyCounts"]):
 
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """The table of classes and clusters of every cluster column."""
-        metrics, sample = request.selection.of(self.name), sampled_classes(request.options)
+        metrics, samples = request.selection.of(self.name), sampled_classes(request.options)
         if request.classes is not None and metrics:
             kind = _key_type(id_type, scan, request.classes)
             for column in request.clusters:
                 facts = _key_type(id_type, scan, column), request.scope, request.policy("nulls", column)
-                if sample is not None:
-                    spec = ContingencySpec(request.classes, column, kind, *facts[:2], "singleton")
-                    ratios = ratios_of(request.selection.patterns, metrics, of_clusters=sample[1])
-                    yield MetricRequest(SampledClasses(*sample, facts[2] == "drop"), column, spec, ratios)
+                if samples:
+                    table = ContingencySpec(request.classes, column, kind, *facts[:2], "singleton")
+                    recorded = probabilities_of(samples)
+                    spec = GroupedSpec(table, By(recorded)) if recorded else table
+                    ratios = ratios_of(request.selection.patterns, metrics, samples)
+                    for how, of_clusters in samples:
+                        own = [m for m in ratios if len(samples) == 1 or (m.name in OF_CLUSTERS) == of_clusters]
+                        family = (SampledClusters if of_clusters else SampledClasses)(how, facts[2] == "drop")
+                        yield MetricRequest(family, column, spec, tuple(own))
                     continue
                 yield MetricRequest(self, column, ContingencySpec(request.classes, column, kind, *facts), metrics)
 
@@ -470,28 +476,39 @@ class SampledClasses(Contingency):
 
     Attributes
     ----------
-    kind : ``uniform`` or ``size``
-    of_clusters : whether clusters were drawn
+    kind : ``uniform`` or ``size``, or the column of recorded probabilities
     drop : whether rows of null clusters are left out
+    of_clusters : whether clusters were drawn
     """
 
     name = "class_sample"
     replication = LabelReplication
+    of_clusters: ClassVar[bool] = False
 
     kind: str
-    of_clusters: bool
     drop: bool
 
     def source(self, engine: Engine, request: MetricRequest, states: Mapping[StoredSpec, State]) -> State:
         """The sums over the sample."""
-        table = cast("ContingencyCounts", states[request.spec])
-        how: dict[str, bool] = {"of_clusters": self.of_clusters, "drop": self.drop}
-        return cast("State", sample_classes(table, self.kind, **how, budget=engine.budget))
+        state, recorded = states[request.spec], None
+        if isinstance(state, TaggedGroups):
+            place = state.spec.key.columns.index(self.kind)
+            recorded = recorded_units(state, place, of_clusters=self.of_clusters, budget=engine.budget)
+            state = state.total(engine.budget)
+        table, how = cast("ContingencyCounts", state), {"of_clusters": self.of_clusters, "drop": self.drop}
+        return cast("State", sample_classes(table, self.kind, **how, budget=engine.budget, recorded=recorded))
 
     def counted(self, request: MetricRequest, state: ContingencyCounts) -> Counted:
         """All rows."""
         sample = cast("ClassSample", state)
         return Counted(sample.every, None, ((f"null cluster {request.of}", sample.dropped),))
+
+
+class SampledClusters(SampledClasses):
+    """Precisions of clusters against classes, estimated from a sample of clusters."""
+
+    name = "cluster_sample"
+    of_clusters = True
 
 
 MIN_WEIGHT_RATIO = 1e-300  # least ratio of the weights of the two classes; below it, products leave float64

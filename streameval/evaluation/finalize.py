@@ -27,6 +27,7 @@ from streameval.evaluation.request import LEVEL, Request
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
+from streameval.metrics.contingency.class_sample import ClassSample
 from streameval.metrics.differences import compared
 from streameval.metrics.scores.label_sample import LabelSample
 
@@ -97,6 +98,7 @@ def finalize_all(
     weights = positive_weights(states, slices) if several else None
     every_result = as_labelled([*results, *sliced], labels, late=request.late is not None and request.design is None)
     samples = [state for _, state in states if isinstance(state, LabelSample)][:1]  # columns have the same labels
+    drawn: list[LabelSample | ClassSample] = [*samples, *(s for _, s in states if isinstance(s, ClassSample))]
     sampled = {"labelled_rows": labels.neg + labels.pos, "labelled_positives": labels.pos}
     return Evaluation(
         labels.rows,
@@ -114,7 +116,7 @@ def finalize_all(
         coarser_units=coarser_units(
             requests, resampling, blocks, [one.own for one in estimates], slicing.by_column(split)
         ),
-        label_strata=tuple(one for s in samples for one in s.strata),
+        label_strata=tuple(one for sample in drawn for one in sample.strata),
         labels={} if request.design is None and request.late is None else sampled,
         slice_estimates=tuple(slice_estimates),
         _sliced=slices if slicing.keys else None,

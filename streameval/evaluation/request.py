@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import MissingColumnError, OptionError, SchemaError
-from streameval.evaluation.labels.design import LabelDesign, check_families, sampled_classes
+from streameval.evaluation.labels.design import LabelDesign, check_families, probabilities_of, sampled_classes
 from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
@@ -241,7 +241,7 @@ class Request:
         """Columns to read, each once."""
         groups, units = (*self.clusters, self.classes, self.mean_over), self.resampling.units
         named = (*self._labels, *self.scores, *groups, *self.sketches, self.weight)
-        drawn = self.design.key.columns if self.design else ()
+        drawn = (*(self.design.key.columns if self.design else ()), *probabilities_of(sampled_classes(self.options)))
         others = (*(self.where.columns if self.where else ()), *self.slicing.columns, *units, *drawn)
         names = dict.fromkeys(name for name in (*named, *others) if name)
         return [IdName(name) if name in (*groups, *units) else name for name in names]

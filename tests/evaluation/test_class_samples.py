@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from streameval import evaluate
-from streameval.errors import LabelError, NullError, OptionError
+from streameval.errors import LabelError, NullError, OptionError, WeightError
 
 if TYPE_CHECKING:
     from streameval.typing import Array
@@ -131,6 +131,53 @@ def test_intervals_hold_the_truth(of_clusters: bool) -> None:
                 held[one.metric].append(one.ci_lower <= truth[one.metric] <= one.ci_upper)
     assert bool(held["pairwise.precision"]) == of_clusters
     assert {name: np.mean(each) for name, each in held.items() if each and np.mean(each) < 0.8} == {}
+
+
+def drawn_by_size(unit: Array, seed: int, drawn: int = 150) -> tuple[Array, Array]:
+    """The rows of units drawn independently, in proportion to their rows, and the probabilities of all rows."""
+    rng = np.random.default_rng(seed)
+    ids, place, size = np.unique(unit, return_inverse=True, return_counts=True)
+    chance = np.minimum(1.0, drawn * size / size.sum())
+    return (rng.random(ids.size) < chance)[place], chance[place]
+
+
+def test_recorded_probabilities_are_weights_and_tell_two_samples_apart() -> None:
+    """Sums with weights 1/π; beside sampled clusters, each metric is that of one sample alone; sums of weights show."""
+    kind, cluster = zipf(6)
+    (of_class, p), (of_cluster, q) = drawn_by_size(kind, 1), drawn_by_size(cluster, 2)
+    columns = {"c": cluster, "p": pa.array(p, mask=~of_class), "q": pa.array(q, mask=~of_cluster)}
+
+    def sampled(there: Array, **how: str) -> Any:
+        table = pa.table({**columns, "k": pa.array(kind, mask=~there)})
+        return evaluate(table, cluster="c", classes="k", metrics="classes", **how)  # type: ignore[arg-type]
+
+    classes, clusters = sampled(of_class, classes_sampled="p"), sampled(of_cluster, clusters_sampled="q")
+    weight = dict(zip(kind.tolist(), (1 / p).tolist(), strict=True))
+    expected = sums(kind, cluster, np.unique(kind[of_class]), weight)
+    assert {one.metric: one.value for one in classes.results} == pytest.approx(expected, rel=1e-12)
+    [stratum] = classes.label_strata
+    assert stratum.weight == pytest.approx((1 / p[of_class]).sum())
+    assert (stratum.rows, stratum.labelled, stratum.doubtful) == (len(kind), of_class.sum(), False)
+    both = sampled(of_class | of_cluster, classes_sampled="p", clusters_sampled="q")
+    alone = {one.metric: one for one in classes.results} | {one.metric: one for one in clusters.results}
+    assert {one.metric for one in both.results} == {name for name in alone if not name.endswith("fscore")}
+    for one in both.results:
+        own = alone[one.metric]
+        assert (one.value, one.stderr, one.design, one.labelled) == (own.value, own.stderr, own.design, own.labelled)
+    columns["p"] = pa.array(p / 2, mask=~of_class)
+    assert "weights of k with p sum up to" in str(sampled(of_class, classes_sampled="p"))
+    with pytest.raises(LabelError, match="rows have a class but no probability in 'p'"):
+        sampled(of_class | of_cluster, classes_sampled="p")
+    for wrong, error, match in (
+        (p * 3, WeightError, "above 0 and at most 1"),
+        (p * np.where(np.arange(len(p)) % 2, 1, 0.9), LabelError, "several values for one class"),
+    ):
+        columns["p"] = pa.array(wrong, mask=~of_class)
+        with pytest.raises(error, match=match):
+            sampled(of_class, classes_sampled="p")
+    columns["p"] = pa.array(p, mask=~of_class | (np.arange(len(p)) == np.flatnonzero(of_class)[0]))
+    with pytest.raises(LabelError, match=r"no probability|for some rows"):
+        sampled(of_class, classes_sampled="p")
 
 
 def test_samples_of_classes_refuse_what_they_cannot_give() -> None:

@@ -17,7 +17,7 @@ from streameval.states.grouped.keys import Labelled
 from streameval.wording import few
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streameval.metrics.protocol import Metric
 
@@ -122,8 +122,10 @@ class LabelDesign:
         return f"{column} by size" if self.kind == "size" else f"uniform{by}"
 
 
-def sampled_classes(options: Mapping[str, Any]) -> tuple[str, bool] | None:
-    """How classes or clusters were drawn, and whether clusters were; None if every row has a known class.
+def sampled_classes(options: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
+    """How classes and clusters were drawn, each with whether clusters were; none if every row has a known class.
+
+    Classes and clusters are drawn ``uniform``, by ``size``, or with the probabilities in the column of this name.
 
     Raises
     ------
@@ -131,10 +133,14 @@ def sampled_classes(options: Mapping[str, Any]) -> tuple[str, bool] | None:
         If options do not fit a sample of classes.
     """
     classes, clusters = options["classes_sampled"], options["clusters_sampled"]
-    if classes is None and clusters is None:
-        return None
-    if classes is not None and clusters is not None:
-        raise OptionError("classes_sampled and clusters_sampled are two samples; evaluate them one by one")
+    drawn = tuple((kind, of) for kind, of in ((classes, False), (clusters, True)) if kind is not None)
+    if not drawn:
+        return ()
+    if len(drawn) > 1 and len(probabilities_of(drawn)) < 2:
+        raise OptionError(
+            "classes_sampled and clusters_sampled are two samples, which rows with a class do not tell apart: name the "
+            "columns of their recorded probabilities, null outside (--classes-sampled COLUMN --clusters-sampled COLUMN)"
+        )
     for name in ("by", "baseline", "against", "common_rows", "unit", "cluster_scope"):
         if options[name] not in (None, (), False, "global"):
             spelling = f"--{name.replace('_', '-')}"
@@ -150,22 +156,33 @@ def sampled_classes(options: Mapping[str, Any]) -> tuple[str, bool] | None:
         spelling = f"--{name.replace('_', '-')}"
         raise OptionError(f"{name} would change nothing in estimates from sampled classes; leave it out ({spelling})",
                           name)  # fmt: skip
-    return classes or clusters, clusters is not None
+    return drawn
 
 
-def ratios_of(patterns: Sequence[str], metrics: Sequence[Metric], *, of_clusters: bool) -> tuple[SampledRatio, ...]:
+def probabilities_of(drawn: Iterable[tuple[str, bool]]) -> tuple[str, ...]:
+    """The columns of recorded probabilities, each once."""
+    return tuple(dict.fromkeys(kind for kind, _ in drawn if kind not in ("uniform", "size")))
+
+
+def ratios_of(
+    patterns: Sequence[str], metrics: Sequence[Metric], drawn: Sequence[tuple[str, bool]]
+) -> tuple[SampledRatio, ...]:
     """The metrics to estimate from sampled classes or clusters: all there are, or the requested ones among them.
+
+    With both samples, precisions are those of the clusters, and there is no mean of both.
 
     Raises
     ------
     OptionError
         If none of the requested metrics can be estimated.
     """
-    names = list(OF_CLUSTERS if of_clusters else RATIOS)
+    of_clusters = drawn[-1][1]
+    names = [name for name in RATIOS if not name.endswith("fscore")] if len(drawn) > 1 else [*RATIOS]
+    names = [*OF_CLUSTERS] if of_clusters and len(drawn) == 1 else names
     requested = {metric.name for metric in metrics}
     chosen = [name for name in names if not patterns or name in requested or "classes" in patterns]
     if not chosen or any(pattern in requested and pattern not in names for pattern in patterns):
-        what = "clusters" if of_clusters else "classes"
+        what = "classes and clusters" if len(drawn) > 1 else "clusters" if of_clusters else "classes"
         raise OptionError(f"metrics={list(patterns)}: sampled {what} give estimates of {few(names)} alone (--metric)")
     return tuple(map(SampledRatio, chosen))
 

@@ -18,8 +18,9 @@ cluster_fscore     2 if it is          1 + clusters · a / rows
 =================  ==================  =============================
 
 Drawn by size, class i has the probability min(1, c·a); all rows are in classes, so c follows from the number of rows.
-Sampled clusters give precisions alone, with classes and clusters exchanged. The denominators are not known totals:
-ratios are far more precise. Replicates leave out a block of classes; those that were certain to be drawn stay.
+Recorded probabilities may be any. Sampled clusters give precisions alone, with classes and clusters exchanged. The
+denominators are not known totals: ratios are far more precise. Replicates leave out a block of classes; those that were
+certain to be drawn stay.
 
 References
 ----------
@@ -31,16 +32,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from streameval.errors import LabelError, NullError
+from streameval.errors import LabelError, NullError, WeightError
 from streameval.kernels.keys import unmix
 from streameval.metrics.estimates import Estimate, at_end
 from streameval.metrics.protocol import Metric
 from streameval.metrics.units import Sizes
-from streameval.results import Scalar
+from streameval.results import LabelStratum, Scalar
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.protocol import Small, Totals
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.contingency.counts import ContingencyCounts
+    from streameval.states.grouped.tagged import TaggedGroups
     from streameval.typing import Array
 
 _LARGEST = 0.05  # share of a pair sum that one uniformly drawn class may have
@@ -129,7 +131,7 @@ class ClassSample(WeightedSums):
     each : float64 array of shape (n_sums, n_units), the `Sums` of each unit without weights
     weight, block : arrays of shape (n_units,)
     certain : bool array of shape (n_units,), which units were drawn with certainty
-    kind, unit : ``uniform`` or ``size``, and the column of the units
+    kind, unit : ``uniform`` or ``size`` or the column of probabilities, and the column of the units
     every : all rows
     of_clusters : whether clusters were drawn
     dropped : rows of null clusters, which are left out
@@ -164,8 +166,19 @@ class ClassSample(WeightedSums):
         return self.kind == "uniform"
 
     @property
+    def strata(self) -> tuple[LabelStratum, ...]:
+        """The rows that units with recorded probabilities stand for, beside all rows."""
+        if self.kind in ("uniform", "size"):
+            return ()
+        weights, rows = self.weight, self.of("rows")
+        sums = float(weights @ rows), float((weights * rows) @ (weights * rows))
+        return (LabelStratum(f"{self.unit} with {self.kind}", self.every, self.rows, None, *sums),)
+
+    @property
     def design(self) -> str:
         """How units were drawn, in words."""
+        if self.kind not in ("uniform", "size"):
+            return f"{self.unit} drawn with probability {self.kind}"
         return f"uniform by {self.unit}" if self.uniform else f"{self.unit} by size"
 
     def of(self, name: str) -> Array:
@@ -221,17 +234,24 @@ def _summed(each: Array, weight: Array) -> Sums:
 
 
 def sample_classes(
-    table: ContingencyCounts, kind: str, *, of_clusters: bool, drop: bool, budget: Budget | None
+    table: ContingencyCounts,
+    kind: str,
+    *,
+    of_clusters: bool,
+    drop: bool,
+    budget: Budget | None,
+    recorded: RecordedUnits | None = None,
 ) -> ClassSample:
     """The sample of a table whose rows outside the sample have no class.
 
     Parameters
     ----------
     table : the table, in which null ids count as singletons
-    kind : ``uniform`` or ``size``
+    kind : ``uniform`` or ``size``, or the column of recorded probabilities
     of_clusters : whether clusters were drawn, of which all rows have a class; else classes
     drop : whether rows of null clusters are left out
     budget : owns what is read
+    recorded : the units that were drawn, if their probabilities are recorded; others have a class for other reasons
 
     Raises
     ------
@@ -245,7 +265,9 @@ def sample_classes(
         raise NullError(
             f"cluster column {table.spec.cluster!r} has nulls; leave them out (--nulls {table.spec.cluster}=drop)"
         )
-    cells, clusters, rows = _cells(table, budget, of_clusters=of_clusters)
+    cells, clusters, rows = _cells(table, budget, of_clusters=of_clusters and recorded is None)
+    if recorded is not None:
+        cells = recorded.select(cells, of_clusters=of_clusters)
     names, place = np.unique(cells.clusters if of_clusters else cells.classes, axis=0, return_inverse=True)
     place, n, b = place.ravel(), cells.rows.astype(np.float64), cells.sizes.astype(np.float64)
 
@@ -261,6 +283,9 @@ def sample_classes(
     recall = by_unit(n**2 / size[place])
     each = np.stack((pairs, cluster_pairs, every, by_unit(n**2 / b), recall, size, equal, np.ones(size.size)))
     weight, certain = np.ones(size.size), np.zeros(size.size, np.bool_)
+    if recorded is not None:
+        weight = 1 / recorded.probabilities(names, size)
+        certain = weight == 1
     if kind == "size":
         left, drawn = float(rows), size.size
         for i in np.argsort(-size).tolist():
@@ -281,6 +306,95 @@ class _Cells(NamedTuple):
     classes: Array
     rows: Array
     sizes: Array
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedUnits:
+    """Classes or clusters with recorded probabilities.
+
+    Attributes
+    ----------
+    column : of the probabilities
+    words : uint64 array of shape (n, n_words), distinct ids
+    values : float64 array of shape (n,), the probability of each
+    rows : int64 array of shape (n,), rows with it
+    classed : rows with a class that have this probability, or one of another sample
+    """
+
+    column: str
+    words: Array
+    values: Array
+    rows: Array
+    classed: int
+
+    def _places(self, words: Array) -> Array:
+        """The place of ids among those recorded, or −1."""
+        both, inverse = np.unique(np.concatenate((self.words, words)), axis=0, return_inverse=True)
+        places = np.full(len(both), -1)
+        places[inverse.ravel()[: len(self.words)]] = np.arange(len(self.words))
+        found: Array = places[inverse.ravel()[len(self.words) :]]
+        return found
+
+    def select(self, cells: _Cells, *, of_clusters: bool) -> _Cells:
+        """The cells of recorded units; raises `LabelError` if other rows have a class as well."""
+        if int(cells.rows.sum()) > self.classed:
+            others = int(cells.rows.sum()) - self.classed
+            raise LabelError(
+                f"{others:,} rows have a class but no probability in {self.column!r}; give that with which their class "
+                "or cluster was drawn, or no class"
+            )
+        there = self._places(cells.clusters if of_clusters else cells.classes) >= 0
+        return _Cells(*(column[there] for column in cells))
+
+    def probabilities(self, words: Array, sizes: Array) -> Array:
+        """The probabilities of units; raises `LabelError` if some of their rows have no class or no probability."""
+        places = self._places(words)
+        if (self.rows[places] != sizes).any() or len(places) < len(self.words):
+            raise LabelError(
+                f"{self.column!r} is recorded for some rows of a class or cluster that was drawn; all its rows have a "
+                "class, and the same probability"
+            )
+        found: Array = self.values[places]
+        return found
+
+
+def recorded_units(grouped: TaggedGroups, place: int, *, of_clusters: bool, budget: Budget | None) -> RecordedUnits:
+    """The classes or clusters of a table split by recorded probabilities, of which `place` says which.
+
+    Raises
+    ------
+    WeightError
+        If a probability is not above 0 and at most 1.
+    LabelError
+        If no row has one, or a unit has several.
+    """
+    column, words, values, classed = grouped.spec.key.columns[place], [], [], 0
+    groups = [group for group in grouped.groups() if any(value is not None for value in group)]
+    for group, table in zip(groups, grouped.several(groups, budget), strict=True):
+        cells = _cells(cast("ContingencyCounts", table), budget, of_clusters=False)[0]
+        classed += int(cells.rows.sum())
+        if group[place] is None:
+            continue
+        value = float(group[place])
+        if not 0 < value <= 1:
+            raise WeightError(
+                f"column {column!r} has {value!r}; give the probability with which the class or cluster of the row was "
+                "drawn, above 0 and at most 1, and null outside the sample"
+            )
+        own = cells.clusters if of_clusters else cells.classes
+        words.append(np.column_stack((own, cells.rows.astype(np.uint64))))
+        values.append(np.full(len(own), value))
+    if not words:
+        raise LabelError(f"column {column!r} is null in all rows; it has the probabilities of classes that were drawn")
+    every, each = np.concatenate(words), np.concatenate(values)
+    ids, inverse = np.unique(every[:, :-1], axis=0, return_inverse=True)
+    low, high = np.full(len(ids), np.inf), np.zeros(len(ids))
+    np.minimum.at(low, inverse.ravel(), each)
+    np.maximum.at(high, inverse.ravel(), each)
+    if (low < high).any():
+        raise LabelError(f"column {column!r} has several values for one class or cluster; it was drawn with one")
+    rows = np.bincount(inverse.ravel(), every[:, -1].astype(np.int64)).astype(np.int64)
+    return RecordedUnits(column, ids, low, rows, classed)
 
 
 def _cells(table: ContingencyCounts, budget: Budget | None, *, of_clusters: bool) -> tuple[_Cells, int, int]:
