@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 from data import DEFAULT, make
 from numba import njit
-from sampled_labels import simulate_labels
+from sampled_labels import measure, simulate_labels
 from scipy.special import expit, ndtri
 
 from streameval import evaluate
@@ -301,10 +301,14 @@ def main() -> None:
     parser.add_argument("--approx", action="store_true", help="print half-widths of certain intervals instead")
     parser.add_argument("--sketch", action="store_true", help="print rank errors of quantile sketches instead")
     parser.add_argument("--labels", action="store_true", help="simulate estimates from sampled labels instead")
+    parser.add_argument("--speed", action="store_true", help="with --labels: time and memory instead")
     parser.add_argument("--rows", type=int, default=100_000_000, help="of these; 10⁶ are enough for sketches")
     given = parser.parse_args()
     if given.approx or given.sketch:
         (tell_bounds if given.approx else tell_sketches)(given.rows)
+        return
+    if given.labels and given.speed:
+        measure(given.rows)
         return
     if given.labels:
         simulate_labels(
