@@ -211,7 +211,7 @@ class _Draw:
         for _, _, batch in batches([piece], self.plan, None, _BATCH):
             if batch is not None:
                 draws.append(self.of_batch(batch, limits))
-                if sum(one.hashes.size for one in draws) > self.most * self.sample.sizes.size + _BATCH:
+                if sum(one.hashes.size for one in draws) > 2 * self.most * self.sample.sizes.size:
                     draws = [self.smallest(draws)]
                     limits = draws[0].limits(self.most)
         return self.smallest(draws) if draws else None
