@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -321,7 +322,7 @@ class Configuration:
         """How labels were drawn, if they are a sample."""
         return self.request().design
 
-    @property
+    @cached_property
     def late(self) -> LateSource | None:
         """The columns of late labels; None if the store takes none."""
         if not self.options["on"]:
@@ -347,7 +348,7 @@ class Configuration:
         options["weight"] = options["weight"] if "score" in groups else None
         return replace(self, options=options, due=due)
 
-    @property
+    @cached_property
     def folding(self) -> Request:
         """The request that folds all states, with the store's slicings and row filter."""
         where = None if self.options["where"] is None else Where.of(self.options["where"])
@@ -369,14 +370,14 @@ class Configuration:
         """Columns that nights may have, by name: those to read, and those from which slicing columns are computed."""
         return tuple(dict.fromkeys((*self.folding.columns, *self.slicing.sources)))
 
-    @property
+    @cached_property
     def slicing(self) -> Slicing:
         """The slicings of every night."""
         options = self.options
         slicing = Slicing.of(options["by"], options["max_slices"], _MANY_SLICES, options["timezone"])
         return replace(slicing, zones={**slicing.zones, **self.zones})
 
-    @property
+    @cached_property
     def zones(self) -> dict[str, str]:
         """The time zone of each slicing column that is a part of times with a zone, fixed by the first night."""
         kinds = {name.removeprefix("by "): kind for name, kind in self.types.items() if name.startswith("by ")}
@@ -386,7 +387,7 @@ class Configuration:
         """Whether all slices by parts of times are in this zone, requested or not."""
         return {self.zones.get(column) for column in self.slicing.columns if has_part(column)} == {name}
 
-    @property
+    @cached_property
     def _all_states(self) -> dict[str, object]:
         """Options that request all states; labels are included only if a metric of the store needs them."""
         if self.request().label.column is None:
@@ -506,7 +507,7 @@ class Configuration:
         schema = pa.schema({name: _slices_arrow_type(kind) for name, kind in slices.items()} | fields)
         return planned(request, Scan(schema, (Piece("_", "_", 0, 0, 0, "_", source=_Nothing()),), 0, 0))
 
-    @property
+    @cached_property
     def specs(self) -> dict[tuple[str, str], StoredSpec]:
         """The spec of every state, by group and column."""
         wanted = self.wanted(self.request(**self._all_states))
