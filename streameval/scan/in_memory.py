@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from streameval.errors import CorruptFileError, OptionError, SchemaError, StreamevalError
 from streameval.scan.faults import READ_ERRORS, reason
 from streameval.scan.files.paths import File, root_of
 from streameval.scan.nested import column_of, stored_names
+from streameval.scan.parquet.pages import footer_at
 from streameval.scan.parquet.row_groups import int96_columns
 from streameval.scan.pieces import (
     Constant,
@@ -102,9 +102,15 @@ def holding(item: object, columns: Sequence[str], first_row: int) -> Holding:
     for accepts, read in _READERS:
         if accepts(item):
             return read(item, columns, name, first_row)
-    raise OptionError(
-        f"cannot read data of type {type(item).__name__}; give a path, a dataset, a table, a reader, a frame, or a list"
-    )
+    kind = type(item).__name__
+    remedy = _CONVERSIONS.get(kind, "give a path, a dataset, a table, a reader, a frame, or a list")
+    raise OptionError(f"cannot read data of type {kind}; {remedy}")
+
+
+_CONVERSIONS = {  # by type, how to get what can be read
+    "LazyFrame": "it has no rows before .collect() computes them; give the result of that",
+    "dict": "give pyarrow.table(…) of it",
+}
 
 
 def as_table(data: pa.Table | pa.RecordBatch) -> pa.Table:
@@ -220,7 +226,7 @@ def _fragment_holding(item: Fragment, columns: Sequence[str], _name: str, first_
     keys = place.keys if place else {}
     kinds = find(item.schema, columns, name, keys)
     if hasattr(item.data, "get_fragments"):
-        _refuse_int96(item.data, columns)
+        _check_files(item.data, columns)
     constants = tuple((column, keys[column]) for column in columns if is_constant(item.schema, column, keys))
     partition, origin = (place.partition, place.origin) if place else ("", "")
     source = FragmentSource(item.data)
@@ -228,28 +234,28 @@ def _fragment_holding(item: Fragment, columns: Sequence[str], _name: str, first_
     return Holding(name, kinds, (piece,) if item.rows else ())
 
 
-def _refuse_int96(dataset: pads.Dataset, columns: Sequence[str]) -> None:
+def _check_files(dataset: pads.Dataset, columns: Sequence[str]) -> None:
     """Check a dataset that Arrow's own scanner reads, which is one with a filter.
 
     Raises
     ------
+    CorruptFileError
+        If a footer cannot be read, or columns are encrypted: Arrow would abort the process.
     SchemaError
         If a column that is read or filtered is stored as INT96 timestamps, which this scanner lets wrap.
     """
     chosen = getattr(dataset, "_scan_options", {}).get("filter")
     columns = [*columns, *(() if chosen is None else expression_columns(chosen))]
     for child in getattr(dataset, "children", ()):
-        _refuse_int96(child, columns)
-    kinds = {field.name: field.type for field in dataset.schema}
-    read = [kinds.get(name, kinds.get(name.partition(".")[0], pa.null())) for name in columns]
-    times = any(pa.types.is_timestamp(kind) or pa.types.is_struct(kind) for kind in read)
-    if not times or getattr(getattr(dataset, "format", None), "default_extname", "") != "parquet":
+        _check_files(child, columns)
+    if getattr(getattr(dataset, "format", None), "default_extname", "") != "parquet":
         return
     for path in dataset.files:
-        found = []
-        with suppress(*READ_ERRORS):  # the task that reads it reports the error
-            found = int96_columns(pq.read_metadata(path, filesystem=dataset.filesystem), columns)
-        if found:
+        try:
+            footer = footer_at(dataset.filesystem, path)
+        except READ_ERRORS as error:
+            raise CorruptFileError(f"{path}: cannot be read: {reason(error)}") from error
+        if found := int96_columns(footer, columns):
             raise SchemaError(
                 f"{path}: column {found[0]!r} has INT96 timestamps, which Arrow's scanner of filtered datasets may "
                 "read wrongly; give the dataset without its filter, and the filter as where"
@@ -267,7 +273,8 @@ def _stream_holding(item: object, columns: Sequence[str], name: str, first_row: 
             schema = pa.RecordBatchReader.from_stream(item).schema
     except (ValueError, TypeError, pa.ArrowException) as error:
         raise SchemaError(
-            f"{name}: cannot be read as an Arrow stream: {reason(error)}; give only the columns that are needed"
+            f"{name}: cannot be read as an Arrow stream: {reason(error)}; "
+            "give a frame or a table of the columns that are needed"
         ) from error
     kinds = find(schema, columns, name)
     return Holding(name, kinds, (Piece("", name, first_row, -1, 0, source=StreamSource(item, name)),))

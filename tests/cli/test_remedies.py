@@ -366,7 +366,7 @@ def lengths_of_a_dict(root: Path) -> Any:  # noqa: ARG001
 def types_of_a_frame_of_polars(root: Path) -> Any:  # noqa: ARG001
     """The columns that are needed."""
     frame = pl.DataFrame(ROWS).with_columns(pl.col("id").cast(pl.Int128))
-    yield lambda: evaluate(frame, **AUC), "give only the columns that are needed"
+    yield lambda: evaluate(frame, **AUC), "give a frame or a table of the columns that are needed"
     yield lambda: evaluate(frame.select("label", "score"), **AUC)
 
 
