@@ -363,7 +363,8 @@ def _parse(text: str) -> tuple[dict[str, str], dict[str, int]]:
         at += len(text[at:]) - len(text[at:].lstrip()) if part != "unit" else 0
         match = pattern.match(text, at)
         if match is None:
-            _refuse(text, at, f"expected {expected}")
+            before = "slices stand before the comparison, after the column" if text[at:].startswith("{") else ""
+            _refuse(text, at, before or f"expected {expected}")
         places[part] = at
         parts[part] = (match[1] if pattern.groups else match[0]) or ""
         at = match.end()

@@ -141,6 +141,7 @@ def test_distances_are_those_of_exact_fractions(how, share, limit, value, before
         ("m >= 1 or else", "'or else' (column 8)", "or undecided"),
         ("m >= 1kg", "'kg' (column 7)", "%, m, h, d or the end"),
         ("m >= 5%", "'%' (column 7)", "m has no share"),
+        ("m >= 1 {c=*}", "'{c=*}' (column 8)", "slices stand before the comparison, after the column"),
         ("nulls <= 5%", "'<= 5%' (column 7)", "nulls are of a column"),
         ("rows[a] >= 5", "'[a] >= 5' (column 5)", "of the night"),
         ("age <= 36", "at its end", "an age has a unit"),

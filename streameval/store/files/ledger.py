@@ -278,7 +278,7 @@ class Ledger:
         by_number = re.fullmatch(r"\d{1,9}", text)
         version = int(text) if by_number else self._at_time(newest, oldest, _moment(text).timestamp() * 1000)
         if version > newest:
-            raise OptionError(f"as_of={as_of!r}: the newest version of {self.location.name} is {newest}")
+            raise OptionError(f"as_of={as_of!r}: the newest version is {newest}; info --versions lists all")
         if version < oldest:
             first = f"{_when(self._record_of(oldest)):%Y-%m-%dT%H:%MZ}"
             why = f"the oldest version that is kept is {oldest}, of {first}"
