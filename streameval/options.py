@@ -180,6 +180,7 @@ _RUN = (
 _STORE = (*_RUN[2:], "info")
 _CLUSTER = ("evaluate", "attribute", "update", "replace", "add", "show", "history", "check", "diagnose", "sketch")
 _HERE = ("churn", "drift", "plan_labels")
+_READ = ("evaluate", "attribute", "update", "replace", "add", "sketch", "churn")
 _CHOSEN = ("show", "history")
 _SAMPLE = "the sampled gain area"
 _LATE, _LABELS = ("evaluate", "attribute"), "late labels"
@@ -454,12 +455,10 @@ OPTIONS = (
            "Directory for states that exceed --memory. [default: $TMPDIR or /var/tmp]", metavar="DIRECTORY"),
     Option("on_error", choice("raise", "skip"), "raise", (*_EVALUATE, "attribute"), "state",
            "What to do with files that cannot be read."),
-    Option("delta_version", whole_number("a version of a Delta table, a whole number of at least 0", 0), None,
-           ("evaluate", "attribute", "update", "replace", "add", "sketch"), "state", metavar="N", kept=False,
-           help="Version of the Delta tables among DATA. [default: the current one]"),
-    Option("snapshot", whole_number("the id of a snapshot, a whole number", 0), None,
-           ("evaluate", "attribute", "update", "replace", "add", "sketch"), "state", metavar="ID", kept=False,
-           help="Snapshot of the Iceberg tables among DATA. [default: the current one]"),
+    Option("delta_version", whole_number("a version of a Delta table, a whole number of at least 0", 0), None, _READ,
+           "state", metavar="N", kept=False, help="Version of the Delta tables among DATA. [default: the current one]"),
+    Option("snapshot", whole_number("the id of a snapshot, a whole number", 0), None, _READ, "state",
+           metavar="ID", kept=False, help="Snapshot of the Iceberg tables among DATA. [default: the current one]"),
     Option("on_error", choice("raise", "skip"), "raise", ("update", "replace"), "nothing",
            "What to do with files that cannot be read: fail their night, or leave them out and mark the night "
            "incomplete. Refused values, such as nulls without a policy, always fail the night."),

@@ -77,8 +77,12 @@ def evaluate(
             return
         with progress_bar(to.quiet) as advance:
             results = run(list(data), progress=advance, **asked)
-    results = results.judge(named) if named else results
-    lines = store.judged_lines(results.judgements)
+    lines: list[str] = []
+    if named:
+        from streameval.report.nights import judged_lines
+
+        results = results.judge(named)
+        lines = judged_lines(results.judgements)
     to.deliver_evaluation(results, ["", *lines] if lines else [])
     pairs = zip(lines, results.judgements, strict=True)
     store.leave(all(one.passed for one in results.judgements), [line for line, one in pairs if not one.passed], to)

@@ -194,17 +194,11 @@ def tell(shown: RenderableType | str) -> None:
     say("\n".join(line.rstrip() for line in sink.getvalue().splitlines()))
 
 
-_PROSE = ("value", "action", "meaning", "source")  # columns of words, which wrap
-
-
 def table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> RenderableType:
-    """A table of texts, named by the first column; the columns in `numbers` are right-aligned."""
-    from streameval.report.elements import Cell, Head, Row, Table
-    from streameval.report.terminal import Fitted
+    """See `streameval.report.terminal.table`."""
+    from streameval.report import terminal
 
-    heads = tuple(Head(name, name in numbers) for name in names)
-    named = tuple(Row((name,), tuple(map(Cell, cells))) for name, *cells in rows)
-    return Fitted(Table("", heads, named), piped(), prose=_PROSE)
+    return terminal.table(names, rows, numbers, plain=piped())
 
 
 def say(text: str, nl: bool = True) -> None:

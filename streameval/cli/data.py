@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import PLAIN, Output, piped, progress_bar, stacked, table
+from streameval.cli.console import PLAIN, Output, piped, progress_bar, table
 from streameval.cli.options import options
 from streameval.cli.store import store_named, stored, tell_plan
 from streameval.errors import OptionError
 from streameval.saving import check_writable
-from streameval.wording import labelled_rows, plural, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from streameval.evaluation.costs.attributed import Attribution
-    from streameval.evaluation.costs.churn import Churn
     from streameval.states.scores.quantile_sketch import QuantileSketch
 
     Sketches = dict[tuple[str, str | None], QuantileSketch]  # by column and class, None for both classes
 
 
-_WIDTH = 120  # columns of examples
 _QUANTILES = (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
 
 
@@ -68,45 +63,7 @@ def attribute(
             losses = store.attribute(data=list(data[1:]) or None, **asked)
     for path in out:
         losses.save(path, with_examples=with_examples)
-    to.deliver(lambda: losses.to_json(indent=2), lambda: attribution_tables(losses, from_store=store is not None))
-
-
-def attribution_tables(found: Attribution, *, from_store: bool = False) -> RenderableType:
-    """All tables, each followed by a line that states how much of the loss it explains."""
-    from streameval.report.attribution import IN_DATA, READ_ONCE, conclusion, hashed, listed, stayed, title_of
-    from streameval.report.terminal import Fitted
-
-    parts: list[RenderableType] = []
-    for name, rows in found.tables().items():
-        title = title_of(name, found)
-        parts.append(f"\n{title}" if parts else title)
-        if rows.num_rows:
-            texts = replace(listed(rows, found, examples=cut), caption="")
-            parts.append(Fitted(texts, piped(), prose=("examples", "largest")))
-        parts.append(conclusion(name, rows, found))
-    if found.options.get("changed_from"):
-        parts.append(f"\n{stayed(found)}")
-    if found.labelled_share is not None:
-        parts.append(labelled_rows([found.labelled_share]))
-    parts += [f"left out: {plural(rows, 'row')}, {visible(reason)}" for reason, rows in found.dropped]
-    parts += [f"skipped: {visible(name)}: {visible(reason)}" for name, reason in found.skipped]
-    if why := hashed(found, IN_DATA if from_store else READ_ONCE):
-        parts.append(why)
-    return stacked(*parts)
-
-
-def cut(text: str) -> str:
-    """Escape control characters and cut a text to 120 terminal columns.
-
-    Examples
-    --------
-    >>> len(cut("x" * 500)), cut("short")
-    (120, 'short')
-    """
-    from rich.cells import cell_len, set_cell_size
-
-    clean = visible(text[: 4 * _WIDTH])
-    return clean if cell_len(clean) <= _WIDTH else set_cell_size(clean, _WIDTH - 1) + "…"
+    to.deliver(lambda: losses.to_json(indent=2), lambda: losses.render(plain=piped()))
 
 
 @click.command()
@@ -127,32 +84,9 @@ def churn(data: tuple[str, ...], **asked: Any) -> None:
     facts = result.to_dict()
     to.deliver_rows(
         facts,
-        lambda: [dict(zip(("fact", "value"), line, strict=True)) for line in churn_lines(result)],
-        lambda: table(["fact", "value"], churn_lines(result), ["value"]),
+        lambda: [dict(zip(("fact", "value"), line, strict=True)) for line in result.lines()],
+        lambda: result.render(plain=piped()),
     )
-
-
-def churn_lines(result: Churn) -> list[tuple[str, str]]:
-    """Names and values of a churn, rows first, then clusters, pairs, and rows by the fates of both sides."""
-    share = result.share_kept
-    ends = [share.ci_lower, share.ci_upper]
-    interval = f" [{ends[0]:.4f}, {ends[1]:.4f}] @{100 * (share.ci_level or 0):g}%" if None not in ends else ""
-    interval = f" (no interval: {share.ci_reason})" if share.ci_reason else interval
-    rows = [(name, getattr(result, name)) for name in ("rows", "arrived", "left", "kept")]
-    lines = [(f"rows {name}" if name != "rows" else name, f"{count:,}") for name, count in rows]
-    lines.append(("share of rows kept", f"{share.value:.4f}{interval}"))
-    for side, counts in (("old", result.old), ("new", result.new)):
-        lines += [
-            (f"{side} clusters {name.replace('_', ' ')}".replace("clusters clusters", "clusters"), f"{n:,}")
-            for name, n in counts.items()
-        ]
-    lines += [(f"pairs {name}", f"{n:,}") for name, n in result.pairs.items()]
-    return lines + [
-        (f"rows {old} to {new}".replace("_", " "), f"{n:,}")
-        for old, row in result.moved.items()
-        for new, n in row.items()
-        if n
-    ]
 
 
 @click.command("plan-labels")
@@ -169,17 +103,7 @@ def plan_labels(data: tuple[str, ...], **asked: Any) -> None:
     to = Output.take(asked, PLAIN)
     with progress_bar(to.quiet) as advance:
         plan = run(list(stored(data, asked)), progress=advance, **asked)
-    heads = ["stratum", "rows", "pilot", "positives", "labels"]
-    rows = [[str(one["stratum"]), *(f"{one[name]:,}" for name in heads[1:])] for one in plan.strata]
-    lines = [
-        f"{name}: too few positives to forecast" if width != width else f"{name}: 95 % interval of about ±{width:.2g}"
-        for name, width in plan.half_width.items()
-    ]
-    to.deliver_rows(
-        plan.to_dict(),
-        plan.ids.to_pylist,
-        lambda: stacked(table(heads, rows, heads[1:]), f"{len(plan.ids):,} labels", *lines),
-    )
+    to.deliver_rows(plan.to_dict(), plan.ids.to_pylist, lambda: plan.render(plain=piped()))
 
 
 @click.command()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from functools import wraps
-from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,16 +18,15 @@ from streameval.cli.console import PLAIN, Output, as_json, emit, note, piped, pr
 from streameval.cli.options import SELECTION, options, toml_of
 from streameval.errors import OptionError
 from streameval.options import honoured
-from streameval.wording import digits, few, plural, shell, visible
+from streameval.wording import few, plural, shell, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import RenderableType
 
-    from streameval.results import Judgement
     from streameval.store import Check, Store, Update
-    from streameval.store.nights.diagnosis import Diagnosis, Finding
+    from streameval.store.nights.diagnosis import Diagnosis
     from streameval.store.nights.history import Histories
 
 
@@ -247,7 +245,7 @@ def info(store: Store, to: Output, with_versions: bool = False, **asked: Any) ->
     status 1 if one is damaged.
     """
     content = store.info(**asked)
-    facts, lines, parts = content.to_dict(), list(content.lines()), [table(["fact", "value"], content.lines())]
+    facts, lines, parts = content.to_dict(), list(content.lines()), [content.render(plain=piped())]
     if with_versions:
         facts["versions"] = [
             fact | {"when": fact["when"].isoformat(timespec="milliseconds").replace("+00:00", "Z")}
@@ -277,25 +275,7 @@ def history(store: Store, to: Output, nightly: bool = False, **asked: Any) -> No
         histories.plot(to.plot)
     if to.csv_to is not None:
         emit(to.csv_to, results.to_csv())
-    to.deliver(lambda: results.to_json(indent=2), lambda: _nights(histories))
-
-
-def _nights(found: Histories) -> RenderableType:
-    """A table with one row per night, marked if incomplete or failing, followed by the lines of `night_notes`."""
-    from streameval.report.terminal import series, short
-    from streameval.report.values import night_notes
-
-    marks = [
-        f"{name}{' (incomplete)' if incomplete else ''}{' (failing)' if failing else ''}"
-        for name, incomplete, failing in found.nights
-    ]
-    if len(found.series) == 1:
-        [one] = found.series
-        points = [(mark, p.night, p.cumulative) for mark, p in zip(marks, one.points, strict=True)]
-        return series(f"{one.metric} of {one.of}", points, plain=piped())
-    rows = zip(marks, *([short(result) for result in results] for results in found.columns.values()), strict=True)
-    notes = night_notes(found.columns, [name for name, _, _ in found.nights])
-    return stacked(table(["partition", *found.columns], rows, list(found.columns)), *map(visible, notes))
+    to.deliver(lambda: results.to_json(indent=2), lambda: histories.render(plain=piped()))
 
 
 COMMANDS = (update, show, replace, remove, info, history, add, vacuum)
@@ -345,11 +325,13 @@ def check(
         lines = [f"accepted {one.partition}: {one.rule}" for one in judgements]
         to.deliver(lambda: as_json([one.to_dict() for one in judgements]), lambda: "\n".join(map(visible, lines)))
         return
+    from streameval.report.nights import rule_lines
+
     outcome = store.check(read_rules(rules, rules_file), **asked)
     for path in to.out:
         outcome.save(path)
     nights = asked.get("partition", ())
-    lines = _align([_row(one, with_night=len(nights) != 1) for one in outcome.judgements])
+    lines = rule_lines(outcome.judgements, with_night=len(nights) != 1)
     shown = [*lines, *outcome.notes, *_closing(store, outcome, nights)]
     to.deliver(lambda: as_json(outcome.to_dict()), lambda: "\n".join(map(visible, shown)))
     failures = [line for line, one in zip(lines, outcome.judgements, strict=False) if not one.passed]
@@ -389,39 +371,6 @@ def read_rules(texts: Sequence[str], path: str | None) -> dict[str, str]:
             raise OptionError(f"--rules {path}: {name}: {error}") from None
         rules[name] = text
     return rules
-
-
-def _align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Format rows of texts as aligned lines; empty columns are dropped."""
-    said = [any(column) for column in zip(*rows, strict=True)]
-    rows = [list(compress(row, said)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def judged_lines(found: Sequence[Judgement]) -> list[str]:
-    """A line for each rule that judged data, in columns."""
-    from streameval.rules import Rule
-
-    rows = []
-    for one in found:
-        value = "" if one.value != one.value else Rule.read(one.text).told(one.value)
-        name = one.rule if one.rule != one.text else ""
-        rows.append([one.word, name, one.text, " ".join(filter(None, (value, one.reason)))])
-    return _align(rows)
-
-
-def _row(one: Judgement, *, with_night: bool) -> list[str]:
-    """Outcome, night, name, rule, and the finding."""
-    from streameval.rules import ESTIMATED, Rule
-
-    mark = next((mark for mark in ESTIMATED if one.reason.endswith(mark)), "")
-    value = "" if one.value != one.value else f"{Rule.read(one.text).told(one.value)} {mark}".rstrip()
-    usual = "" if one.usual != one.usual else f"usual {digits(one.usual)} ({plural(one.nights, 'night')})"
-    why = one.reason.removesuffix(mark).rstrip() if not usual else ""
-    finding = ", ".join(filter(None, (value, usual, why, one.accepted and f"accepted: {one.accepted}")))
-    names = [one.rule] if one.rule != one.text else []
-    return [one.word, *[one.partition] * with_night, " ".join(names), one.text, finding]
 
 
 def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
@@ -476,23 +425,9 @@ _MOST_FACTS = 10
 
 
 def _diagnosis_parts(store: Store, one: Diagnosis, most: int | None) -> list[RenderableType]:
-    """A heading, the failed rules, the table of at most `most` facts, notes on files, rising costs, and the remedy."""
+    """A diagnosis with at most `most` facts, and the remedy."""
     from streameval.rules import LIVE, Rule
 
-    fails = f" fails {', '.join(one.fails)}" if one.fails else ""
-    undecided = f"; undecided: {', '.join(one.undecided)}" if one.undecided else ""
-    rows = [
-        [
-            fact.what,
-            f"{digits(fact.value)} {_interval(fact)}".rstrip(),
-            "" if fact.usual != fact.usual else digits(fact.usual),
-            "" if fact.deviations != fact.deviations else f"{fact.deviations:.3g}",
-        ]
-        for fact in one.findings[:most]
-    ]
-    head = visible(f"{one.partition}{fails}{undecided}; compared with {plural(one.nights, 'night')}")
-    judged = _align([_row(rule, with_night=False) for rule in one.rules])
-    facts = table(["fact", "night", "usual", "deviations"], rows, ["night", "usual", "deviations"])
     name, night = shell([store.name]), shell([one.partition])
     accept = f"streameval check {name} --accept {night} --reason '…'"
     live = one.fails and all(rule.text and Rule.read(rule.text).metric in LIVE for rule in one.rules)
@@ -500,18 +435,7 @@ def _diagnosis_parts(store: Store, one: Diagnosis, most: int | None) -> list[Ren
     remedy = f"next: {lasting * bool(one.fails)}{accept}"
     if one.undecided:
         remedy += "; a rule that ends in 'or undecided' lets such nights pass"
-    left = len(one.findings) - len(rows)
-    more = [f"{plural(left, 'more fact')} with --all"] if left else []
-    parts: list[RenderableType] = [head, *map(visible, judged), facts, *more, *map(visible, one.files)]
-    if one.costs:
-        rose = [[c.what, f"{c.value:.6g}", "" if c.usual != c.usual else f"{c.usual:.6g}"] for c in one.costs]
-        parts.append(table(["cost that rose most", "night", "usual"], rose, ["night", "usual"]))
-    return [*parts, *([remedy] if one.fails or one.undecided else [])]
-
-
-def _interval(fact: Finding) -> str:
-    low, high = fact.ci_lower, fact.ci_upper
-    return "" if low is None or high is None else f"[{digits(low, 4)}, {digits(high, 4)}]"
+    return [one.render(plain=piped(), most=most), *([remedy] if one.fails or one.undecided else [])]
 
 
 @click.command()
@@ -542,12 +466,7 @@ def drift(data: tuple[str, ...], plan_only: bool = False, **asked: Any) -> None:
     with progress_bar(to.quiet) as advance:
         result = compare(source, progress=advance, **asked)
     facts = result.to_dict()
-    lines = [
-        (name.replace("_", " "), value if isinstance(value, str) else digits(value))
-        for name, value in facts.items()
-        if name != "streameval" and value is not None
-    ]
-    to.deliver_rows(facts, lambda: [facts], lambda: table(["fact", "value"], lines, ["value"]))
+    to.deliver_rows(facts, lambda: [facts], lambda: result.render(plain=piped()))
 
 
 @reads_store("maturity", PLAIN)
@@ -566,12 +485,7 @@ def maturity(store: Store, to: Output, **asked: Any) -> None:
         result.save(path)
     if to.plot is not None:
         result.plot(to.plot)
-    rows = [
-        [row.night, str(row.age), *("" if cell != cell else digits(cell) for cell in row[2:])] for row in result.rows
-    ]
-    heads = result.to_arrow().column_names
-    parts = [table(heads, rows, heads[1:])] if rows else []
-    to.deliver(lambda: result.to_json(indent=2), lambda: stacked(*parts, *result.notes))
+    to.deliver(lambda: result.to_json(indent=2), lambda: result.render(plain=piped()))
 
 
 GATES = (check, diagnose, drift, maturity)

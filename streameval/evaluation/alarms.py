@@ -35,7 +35,9 @@ import numpy as np
 from streameval._version import __version__
 from streameval.metrics.estimates import SCALES
 from streameval.metrics.units import effective_units
+from streameval.report.terminal import Facts
 from streameval.saving import AsJson
+from streameval.wording import digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -273,8 +275,8 @@ _DRAWS = 1000
 _DRIFT_LEVEL = 0.95
 
 
-@dataclass(frozen=True)
-class Drift(AsJson):
+@dataclass(frozen=True, repr=False)
+class Drift(Facts, AsJson):
     """How far the scores of some nights are from those of others.
 
     Attributes
@@ -314,6 +316,11 @@ class Drift(AsJson):
     def to_dict(self) -> dict[str, Any]:
         """Plain values; NaN becomes None."""
         return {"streameval": __version__} | {k: None if v != v else v for k, v in vars(self).items()}
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Names and values of what there is."""
+        facts = {name.replace("_", " "): value for name, value in vars(self).items() if value is not None}
+        return [(k, v if isinstance(v, str) else digits(v)) for k, v in facts.items() if v == v]
 
 
 def distances(scores: tuple[Array, Array], against: tuple[Array, Array]) -> tuple[float, float, float]:

@@ -13,6 +13,7 @@ from streameval.errors import OptionError
 from streameval.evaluation.drawing import Drawing
 from streameval.evaluation.judging import judged
 from streameval.metrics.catalogue import entry_of
+from streameval.report.terminal import Shown, render
 from streameval.results import Source, to_arrow
 from streameval.saving import LINEAGE, Saved
 from streameval.states.grouped.keys import UNIT_HASH
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
+    from rich.console import RenderableType
 
     from streameval.engine import Engine
     from streameval.evaluation.intervals import Estimated
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
 _WORST = 5  # clusters and classes in each table of a page
 
 
-@dataclass(frozen=True)
-class Evaluation(Drawing, Saved):
+@dataclass(frozen=True, repr=False)
+class Evaluation(Drawing, Shown, Saved):
     """The result of an evaluation.
 
     Attributes
@@ -98,24 +100,24 @@ class Evaluation(Drawing, Saved):
     results: tuple[Scalar, ...]
     dropped: tuple[tuple[str, int], ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
-    _states: dict[tuple[str, str], State] = field(default_factory=dict, repr=False, compare=False)
-    _engine: Engine | None = field(default=None, repr=False, compare=False)
-    _threshold: Any = field(default=1, repr=False, compare=False)
-    options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    source: Source = field(default_factory=Source, repr=False, compare=False)
-    _estimates: Sequence[Estimated] = field(default=(), repr=False, compare=False)
-    ci_level: float | None = field(default=None, repr=False, compare=False)
-    _resampled: Mapping[tuple[str, str], Resampled] = field(default_factory=dict, repr=False, compare=False)
-    slice_estimates: Sequence[Estimated] = field(default=(), repr=False, compare=False)
-    counts: tuple[Scalar, ...] = field(default=(), repr=False, compare=False)
-    _more: Callable[[Evaluation], Sequence[Section]] | None = field(default=None, repr=False, compare=False)
-    judgements: tuple[Judgement, ...] = field(default=(), repr=False, compare=False)
-    _sliced: SlicedStates | None = field(default=None, repr=False, compare=False)
-    unit_hash: int = field(default=UNIT_HASH, repr=False, compare=False)
-    labels: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
-    label_strata: tuple[LabelStratum, ...] = field(default=(), repr=False, compare=False)
-    coarser_units: dict[str, float] = field(default_factory=dict, repr=False, compare=False)
-    _again: Callable[[], Evaluation] | None = field(default=None, repr=False, compare=False)
+    _states: dict[tuple[str, str], State] = field(default_factory=dict, compare=False)
+    _engine: Engine | None = field(default=None, compare=False)
+    _threshold: Any = field(default=1, compare=False)
+    options: dict[str, Any] = field(default_factory=dict, compare=False)
+    source: Source = field(default_factory=Source, compare=False)
+    _estimates: Sequence[Estimated] = field(default=(), compare=False)
+    ci_level: float | None = field(default=None, compare=False)
+    _resampled: Mapping[tuple[str, str], Resampled] = field(default_factory=dict, compare=False)
+    slice_estimates: Sequence[Estimated] = field(default=(), compare=False)
+    counts: tuple[Scalar, ...] = field(default=(), compare=False)
+    _more: Callable[[Evaluation], Sequence[Section]] | None = field(default=None, compare=False)
+    judgements: tuple[Judgement, ...] = field(default=(), compare=False)
+    _sliced: SlicedStates | None = field(default=None, compare=False)
+    unit_hash: int = field(default=UNIT_HASH, compare=False)
+    labels: dict[str, int] = field(default_factory=dict, compare=False)
+    label_strata: tuple[LabelStratum, ...] = field(default=(), compare=False)
+    coarser_units: dict[str, float] = field(default_factory=dict, compare=False)
+    _again: Callable[[], Evaluation] | None = field(default=None, compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[object, ...]]:
         """Pickle results and estimates, but not the states: curves cannot be computed in another process."""
@@ -134,14 +136,9 @@ class Evaluation(Drawing, Saved):
         made = partial(Evaluation, **{name: getattr(self, name) for name in names}, _estimates=tuple(self.estimates))
         return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
 
-    def __repr__(self) -> str:
-        """The tables, as at a prompt."""
-        return str(self)
-
-    def __str__(self) -> str:
-        from streameval.report.terminal import text
-
-        return text(self)
+    def render(self, *, plain: bool = False) -> RenderableType:
+        """The tables of a terminal; plain ones have no rules."""
+        return render(self, plain=plain)
 
     def _repr_html_(self) -> str:
         """The values as a small table, for a notebook."""

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 from streameval.plots import canvas
 from streameval.report import pictures
 from streameval.report.elements import Block, Cell, Head, Page, Read, Row, Section, Table, Text, read_section
+from streameval.report.terminal import Fitted, escaped
 from streameval.report.values import NONE, capital, digits, joined, number, spoken
 from streameval.results import Source, slice_text
-from streameval.wording import plural, visible
+from streameval.wording import labelled_rows, plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from rich.console import RenderableType
 
 
-IN_DATA, READ_ONCE = "name the data after the store", "the data can be read only once"  # why ids are hashes
+_WIDTH = 120  # columns of examples
 
 
 _WORDS = {  # title, caption on a page, and what is said if there is nothing
@@ -247,8 +249,9 @@ def stayed(attribution: Attributed) -> str:
     return f"{same:,} of {plural(attribution.rows, 'row')}{share} stayed: their clusters hold the same rows as before"
 
 
-def hashed(attribution: Attributed, why: str) -> str:
+def _hashed(attribution: Attributed, why: str = "") -> str:
     """A note that ids are shown as hashes, with the reason; empty if there are none."""
+    why = why or ("name the data after the store" if attribution.source.nights else "the data can be read only once")
     ids = [
         rows[column]
         for rows in attribution.tables().values()
@@ -258,6 +261,40 @@ def hashed(attribution: Attributed, why: str) -> str:
     if not any(len(column) and all(str(value).startswith("#") for value in column.to_pylist()) for column in ids):
         return ""
     return f"ids with # are hashes whose texts are unknown: {why}"
+
+
+def attribution_tables(attribution: Attributed, *, plain: bool = False) -> RenderableType:
+    """All tables, each followed by a line that states how much of the loss it explains."""
+    from rich.console import Group
+
+    parts: list[RenderableType] = []
+    for name, rows in attribution.tables().items():
+        title = escaped(title_of(name, attribution))
+        parts.append(f"\n{title}" if parts else title)
+        if rows.num_rows:
+            parts.append(Fitted(listed(rows, attribution, examples=_cut), plain, prose=("examples", "largest")))
+        parts.append(escaped(conclusion(name, rows, attribution)))
+    if attribution.options.get("changed_from"):
+        parts.append(f"\n{escaped(stayed(attribution))}")
+    notes = [] if attribution.labelled_share is None else [labelled_rows([attribution.labelled_share])]
+    notes += [f"left out: {plural(rows, 'row')}, {reason}" for reason, rows in attribution.dropped]
+    notes += [f"skipped: {name}: {reason}" for name, reason in attribution.skipped]
+    notes += filter(None, [_hashed(attribution)])
+    return Group(*parts, *map(escaped, notes))
+
+
+def _cut(text: str) -> str:
+    """Escape control characters and cut a text to 120 terminal columns.
+
+    Examples
+    --------
+    >>> len(_cut("x" * 500)), _cut("short")
+    (120, 'short')
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    clean = visible(text[: 4 * _WIDTH])
+    return clean if cell_len(clean) <= _WIDTH else set_cell_size(clean, _WIDTH - 1) + "…"
 
 
 def attribution_page(attribution: Attributed, source: Source, *, with_examples: bool) -> Page:
@@ -277,7 +314,7 @@ def attribution_page(attribution: Attributed, source: Source, *, with_examples: 
     ]
     pictured = tuple(pictures.concentration(attribution))
     sections.insert(0, Section("concentration", "How concentrated the loss is", pictured))
-    notes = list(filter(None, [hashed(attribution, IN_DATA if source.nights else READ_ONCE)]))
+    notes = list(filter(None, [_hashed(attribution)]))
     hidden = attribution.options.get("examples") and not with_examples
     cluster, earlier = attribution.options.get("cluster"), attribution.options.get("changed_from")
     share = attribution.labelled_share
@@ -301,7 +338,7 @@ def costs_section(attributions: Sequence[Attributed]) -> Section:
         blocks += [Text(f"{one.options['cluster']}: {' '.join(best)}")] if best else []
         for name, rows in listings.items():
             blocks += _blocks(name, rows, one)
-    notes = dict.fromkeys(hashed(one, "streameval attribute reads them from the data") for one in attributions)
+    notes = dict.fromkeys(_hashed(one, "streameval attribute reads them from the data") for one in attributions)
     return Section("costs", "Worst clusters", (*blocks, *(Text(f"{capital(note)}.", "note") for note in notes if note)))
 
 

@@ -20,7 +20,8 @@ from streameval.report.elements import (
 )
 from streameval.report.values import digits, joined_few, number, order, sampling_said, value_cell
 from streameval.results import Scalar
-from streameval.rules import Rule, limits_of
+from streameval.rules import ESTIMATED, Rule, limits_of
+from streameval.wording import digits as said
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
@@ -35,6 +36,40 @@ if TYPE_CHECKING:
 _MARKS: dict[str, Mark] = {"ok": "passed", "FAIL": "failed", "undecided": "failed"}
 _FAILED, _NAMED = 5, 3  # nights, and rules of the newest of them, that a sentence names
 _SAID = 4  # metrics that get a sentence
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Format rows of texts as aligned lines; empty columns are dropped."""
+    used = [any(column) for column in zip(*rows, strict=True)]
+    rows = [list(compress(row, used)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def judged_lines(judgements: Sequence[Judgement]) -> list[str]:
+    """A line for each rule that judged data, in columns."""
+    rows = []
+    for one in judgements:
+        value = "" if one.value != one.value else Rule.read(one.text).told(one.value)
+        name = one.rule if one.rule != one.text else ""
+        rows.append([one.word, name, one.text, " ".join(filter(None, (value, one.reason)))])
+    return aligned(rows)
+
+
+def _rule_row(one: Judgement, *, with_night: bool) -> list[str]:
+    """Outcome, night, name, rule, and the finding."""
+    mark = next((mark for mark in ESTIMATED if one.reason.endswith(mark)), "")
+    value = "" if one.value != one.value else f"{Rule.read(one.text).told(one.value)} {mark}".rstrip()
+    usual = "" if one.usual != one.usual else f"usual {said(one.usual)} ({plural(one.nights, 'night')})"
+    why = one.reason.removesuffix(mark).rstrip() if not usual else ""
+    finding = ", ".join(filter(None, (value, usual, why, one.accepted and f"accepted: {one.accepted}")))
+    names = [one.rule] if one.rule != one.text else []
+    return [one.word, *[one.partition] * with_night, " ".join(names), one.text, finding]
+
+
+def rule_lines(judgements: Sequence[Judgement], *, with_night: bool) -> list[str]:
+    """A line for each judgement of a night, in columns."""
+    return aligned([_rule_row(one, with_night=with_night) for one in judgements])
 
 
 def rules_passed(judgements: Sequence[Judgement]) -> list[Text]:

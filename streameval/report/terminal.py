@@ -47,6 +47,7 @@ _GAP = 3  # characters between columns
 _EDGES = 4  # characters left and right of a table
 _SLICES = 40  # slices in a table for a terminal
 _WIDE = 6  # metrics in a table of slices for a terminal
+_PROSE = ("value", "action", "meaning", "source")  # columns of words, which wrap
 
 
 class Found(Read, Protocol):
@@ -380,12 +381,6 @@ def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[s
     warnings = *strata_said(evaluation.label_strata), *coarser_said(evaluation.coarser_units)
     parts += map(escaped, (*labelled_said(whole), *sampling_notes(whole, store=store), *warnings))
     parts += map(escaped, means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
-    parts += [
-        f"{escaped(f'{one.metric}[{one.of}]')} by group, from the least through the deciles to the greatest: "
-        + "  ".join(f"{value:.4f}" for value in one.group_deciles)
-        for one in whole
-        if one.group_deciles is not None
-    ]
     for by, rows in by_slicing(evaluation.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
         parts += map(escaped, (*zones_said(by, evaluation.source), *slice_notes(rows)))
@@ -451,13 +446,59 @@ def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, p
     return Group(Fitted(Table(title, tuple(heads), tuple(rows)), plain), *map(escaped, notes))
 
 
-def text(evaluation: Found) -> str:
-    """Render an evaluation as plain text, 120 columns wide."""
+def several_series(
+    names: Sequence[str], columns: Mapping[str, Sequence[Scalar]], *, plain: bool = False
+) -> RenderableType:
+    """Metrics night by night, a row for each night, followed by the lines of `night_notes`."""
+    from rich.console import Group
+
+    rows = zip(names, *(map(short, results) for results in columns.values()), strict=True)
+    notes = night_notes(columns, names)
+    return Group(table(["partition", *columns], rows, list(columns), plain=plain), *map(escaped, notes))
+
+
+class Shown:
+    """A result that a prompt shows as the command line does."""
+
+    def render(self, *, plain: bool = False) -> RenderableType:
+        """Tables and lines for `rich`; plain ones have no rules."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return text(self.render())
+
+
+class Facts(Shown):
+    """A result of names and values."""
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Name and value of each fact, as text."""
+        raise NotImplementedError
+
+    def render(self, *, plain: bool = False) -> RenderableType:
+        """A table of names and values."""
+        return table(("fact", "value"), self.lines(), ["value"], plain=plain)
+
+
+def table(
+    names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = (), *, plain: bool = False
+) -> Fitted:
+    """A table of texts, named by the first column; the columns in `numbers` are right-aligned."""
+    heads = tuple(Head(name, name in numbers) for name in names)
+    named = tuple(Row((name,), tuple(map(Cell, cells))) for name, *cells in rows)
+    return Fitted(Table("", heads, named), plain, prose=_PROSE)
+
+
+def text(shown: RenderableType) -> str:
+    """Tables and lines as plain text, 120 columns wide."""
     import io
 
     from rich.console import Console
 
     sink = io.StringIO()
     plain: dict[str, Any] = {"color_system": None, "force_terminal": False, "force_jupyter": False}
-    Console(file=sink, width=120, highlight=False, emoji=False, **plain).print(Visible(render(evaluation)))
+    Console(file=sink, width=120, highlight=False, emoji=False, **plain).print(Visible(shown))
     return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())

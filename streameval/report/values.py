@@ -529,7 +529,7 @@ _UNITS = re.compile(r"^\d+\.\d (?=effective units)")  # removed to compare reaso
 
 
 def means(results: Sequence[Scalar], weight: str = "rows") -> Iterator[str]:
-    """A line for each kind of mean over groups: number and weights of the groups, and groups left out.
+    """A line for each kind of mean over groups: number and weights of the groups, and those left out; then deciles.
 
     Parameters
     ----------
@@ -555,6 +555,10 @@ def means(results: Sequence[Scalar], weight: str = "rows") -> Iterator[str]:
             lines.setdefault(line, []).append(result.metric)
     for line, metrics in lines.items():
         yield f"{', '.join(dict.fromkeys(metrics))}: {line}"
+    for one in results:
+        if one.group_deciles is not None and one.slice is None:
+            deciles = "  ".join(f"{value:.4f}" for value in one.group_deciles)
+            yield f"{one.metric}[{one.of}] by group, from the least through the deciles to the greatest: {deciles}"
 
 
 def sampling_notes(results: Sequence[Scalar], *, store: bool = False) -> list[str]:

@@ -11,6 +11,7 @@ from streameval import scan
 from streameval.errors import MissingInputError, OptionError, StoreError
 from streameval.kinds import in_words, texts
 from streameval.options import recorded
+from streameval.report.terminal import Shown, table
 from streameval.scan.files.tables import Tables
 from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
@@ -22,6 +23,8 @@ from streameval.wording import few, plural, size, visible
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rich.console import RenderableType
+
     from streameval.store.context import StoreContext
     from streameval.store.nights.partitions import Partition
 
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
 _COLUMNS = ("label", "weight", "score", "cluster", "sketch", "classes", "by")
 
 
-@dataclass(frozen=True)
-class Info:
+@dataclass(frozen=True, repr=False)
+class Info(Shown):
     """The description of a store.
 
     Attributes
@@ -51,6 +54,7 @@ class Info:
     damaged : what is damaged in words, with the remedy: judgements, and states if verified; None if neither was found
     late : of a store of late labels, the ``open`` nights, bytes of their ``rows``, ``statements``, and their ``bytes``;
         of open nights, the one that closes next, and the date after which a night closes it
+    zones : time zone of each slicing column that is a part of a time
     """
 
     name: str
@@ -71,6 +75,7 @@ class Info:
     slices: dict[str, int] = field(default_factory=dict)
     damaged: tuple[str, ...] | None = None
     late: dict[str, Any] = field(default_factory=dict)
+    zones: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -79,7 +84,11 @@ class Info:
     def lines(self) -> list[tuple[str, str]]:
         """Name and value of each fact, as text."""
         columns = {n: v if isinstance(v, str) else ", ".join(v) for n, v in self.columns.items() if n != "by"}
-        sliced = [f"by {by}, {size / max(self.rows, 1):,.1f} bytes a row" for by, size in self.slices.items()]
+        zoned = {by: [self.zones[name] for name in by.split(",") if name in self.zones] for by in self.slices}
+        sliced = [
+            f"by {by}, {', '.join([*dict.fromkeys(zoned[by]), f'{nbytes / max(self.rows, 1):,.1f} bytes a row'])}"
+            for by, nbytes in self.slices.items()
+        ]
         failing, undecided = (
             few([f"{night} ({few(list(rules))})" for night, rules in (nights or {}).items()])
             for nights in (self.failing, self.undecided)
@@ -100,6 +109,10 @@ class Info:
             *([("undecided", undecided)] if undecided else []),
             *(("damaged", what) for what in damaged),
         ]
+
+    def render(self, *, plain: bool = False) -> RenderableType:
+        """A table of names and values; a plain one has no rules."""
+        return table(("fact", "value"), self.lines(), plain=plain)
 
     def _late(self) -> str:
         """The late labels, in words."""
@@ -162,6 +175,7 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         {by: sum(s.bytes for s in states.values() if s.group.endswith(f".by {by}")) for by in slicings},
         damaged,
         late,
+        configuration.zones,
     )
 
 

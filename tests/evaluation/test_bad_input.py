@@ -32,7 +32,6 @@ from streameval.errors import (
     WeightError,
 )
 from streameval.evaluation import explain
-from streameval.report import terminal
 from streameval.scan.parquet import footers
 from streameval.wording import visible
 
@@ -125,7 +124,7 @@ def test_a_damaged_file_is_named_or_left_out_whole(how: str, tmp_path: Path, mon
         assert reason
         assert "\n" not in reason
         assert name not in reason
-        assert "".join(f"skipped: {name}: {visible(reason)}".split()) in "".join(terminal.text(found).split())
+        assert "".join(f"skipped: {name}: {visible(reason)}".split()) in "".join(str(found).split())
         assert (found.rows, found.positives) == (8, 4)
         assert [r.to_dict() for r in found.results] == [r.to_dict() for r in expected.results]
         assert str(bad) in found.to_json()
@@ -391,7 +390,7 @@ BAD_COMMANDS = [
     ("show STORE --aul-threshold 3", f"--aul-threshold {WITHOUT_CLUSTERS}"),
     ("show STORE --last 0", "--last 0 is not a whole number of at least 1"),
     ("show STORE --since 2026-01-01", "label=1: the name of this partition has no date; select it with --partition"),
-    ("show STORE --as-of 99", "--as-of '99': the newest version of STORE"),
+    ("show STORE --as-of 99", "--as-of '99': the newest version is 0; info --versions lists all"),
     ("history STORE --metric roc_auc --of scor", "roc_auc: no column 'scor'; did you mean 'score'? the store keeps"),
 ]
 

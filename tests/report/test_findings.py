@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import html
+import inspect
 import io
 import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
-from streameval import evaluate
+from streameval import attribute, evaluate
 from streameval.report.terminal import render
 from streameval.report.values import slices_said
 
 if TYPE_CHECKING:
     from streameval import Evaluation
+    from streameval.evaluation.costs.attributed import Attribution
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +47,64 @@ def test_the_loss_in_a_slice_leads(found: Evaluation) -> None:
     assert "▼ worse" in terminal
 
 
-def test_every_number_of_the_terminal_is_on_the_page(found: Evaluation) -> None:
-    """To four decimals: values, differences and the ends of their intervals."""
-    page = re.sub(r"<[^>]*>", " ", found.to_html()).replace("\u2009", "")
-    numbers = set(re.findall(r"[−+]?\d\.\d{4}\b", str(found)))
-    assert numbers
-    assert {number for number in numbers if number.lstrip("−+") not in page} == set()
+def results(name: str) -> Evaluation | Attribution:
+    """A result of each kind that a page shows, of the same rows."""
+    rng = np.random.default_rng(1)
+    rows, label = np.arange(2000), rng.integers(0, 2, 2000)
+    old = 1 / (1 + np.exp(1 - 2 * label - rng.normal(size=2000)))
+    columns = {"id": rows, "label": label, "old": old, "new": rng.random(2000), "cluster": rng.integers(0, 300, 2000)}
+    columns |= {"class": columns["cluster"] // 3, "kind": np.array(["a", "b", "c"])[rows % 3], "user": rows % 97}
+    columns |= {"p_a": old, "p_b": columns["new"], "p_c": old * 2, "few": pa.array(label, mask=rows % 10 == 0)}
+    columns |= {"gap": pa.array(old, mask=rows % 50 == 0), "unit": rows // 4, "coarse": rows // 100}
+    columns["sent"] = pa.array(rows * 7 * 60, pa.timestamp("s", "Europe/Berlin"))
+    data, auc = pa.table(columns), ["roc_auc"]
+    late = data.select(["id", "label"]).slice(0, 900)
+    unknown = {"nan": "drop", "label": "few", "unlabelled": "drop", "unit": "unit"}
+    return {
+        "calibration": lambda: evaluate(data, score=["old", "new"], metrics=["calibration", "log_loss"]),
+        "classes": lambda: evaluate(data, cluster="cluster", classes="class"),
+        "points": lambda: evaluate(data, score="old", at=["fpr=0.01", "k=100"], metrics=["roc_auc", "f1_max"]),
+        "rest": lambda: evaluate(data, score="old", against="rest", unit="coarse", by="kind", metrics=auc),
+        "dropped": lambda: evaluate(data, score=["gap", "old"], baseline="old", **unknown),
+        "multiclass": lambda: evaluate(data, label="kind", score="p_{class}", metrics=auc, unit="unit"),
+        "hours": lambda: evaluate(data, score="old", by="hour(sent)", metrics=auc),
+        "means": lambda: evaluate(data, score="old", mean_over="user", unit="user", metrics=auc),
+        "bounds": lambda: evaluate(data, score="old", approx=True, approx_agc=True, metrics=["roc_auc", "agc_approx"]),
+        "undefined": lambda: evaluate(data.filter(pc.field("label") == 1), score="old"),
+        "late": lambda: evaluate(data.drop_columns(["label"]), score="old", labels=late, on="id", metrics=auc),
+        "crossed": lambda: evaluate(data, score=["old", "new"], baseline="old", unit="user,coarse", metrics=auc),
+        "quantiles": lambda: evaluate(data, sketch="old", metrics=["quantiles"]),
+        "costs": lambda: attribute(data, cluster="cluster", classes="class", label="label"),
+        "changed": lambda: attribute(data, cluster="cluster", changed_from="class"),
+        "lowest": lambda: attribute(data, score="new", by="kind", unit="unit"),
+    }[name]()
+
+
+KINDS = re.findall(r'"(\w+)": lambda', inspect.getsource(results))
+
+
+def ends(bounded: re.Match[str]) -> str:
+    """A value with a half-width, as a page shows it."""
+    value, width = float(bounded[1]), float(bounded[2])
+    return f"{value} {value - width:.6f} {value + width:.6f}"
+
+
+@pytest.mark.parametrize("name", ["found", *KINDS])
+def test_a_page_says_all_that_the_terminal_says(name: str, found: Evaluation) -> None:
+    """Every sentence, and every number, which either may round further; a page calls small p-values < 0.001."""
+    shown = found if name == "found" else results(name)
+    sink = io.StringIO()
+    Console(file=sink, width=10_000, color_system=None, highlight=False).print(shown.render(plain=True))
+    page = html.unescape(re.sub(r"<[^>]*>", " ", re.sub(r"(?s)<(style|script).*?</\1>", " ", shown.to_html())))
+    page = page.replace("\u2009", "")
+    lines = [line for line in re.sub(r"(\S+) ± (\S+)", ends, sink.getvalue()).splitlines() if line.strip()]
+    said = [part for line in lines[1:] if not line.startswith(" ") for part in line.split(": ")]
+    tight = re.sub(r"\W", "", page).lower()
+    assert [part for part in said if re.sub(r"\W", "", part).lower() not in tight] == []
+    there = np.array([float(x.replace(",", "")) for x in re.findall(r"\d[\d,]*(?:\.\d+)?", page)])
+    for text in set(re.findall(r"\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?", "\n".join(lines))):
+        value = float(text.replace(",", ""))
+        assert np.abs(there - value).min() <= 6e-5 * max(1, value) or value < 1e-3, text
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])

@@ -118,10 +118,10 @@ def test_a_narrow_terminal_loses_no_word(tmp_path: Path) -> None:
 def test_text_is_plain_wherever_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notebooks and terminals that force colours get no codes and no special display."""
     found = scored(2)
-    plain = text(found)
+    plain = text(render(found))
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    assert text(found) == plain
+    assert text(render(found)) == plain
     assert "\x1b" not in plain
     assert "0.123456" in plain
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval._version import __version__
 from streameval.errors import OptionError
+from streameval.report.terminal import Shown
 from streameval.results import Source
 from streameval.saving import AsJson, save, write_whole
 
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     import os
 
     import pyarrow as pa
+    from rich.console import RenderableType
 
 
 TABLES = ("merges", "splits", "impure", "unclustered", "slices")
 
 
-@dataclass(frozen=True)
-class Attribution(AsJson):
+@dataclass(frozen=True, repr=False)
+class Attribution(Shown, AsJson):
     """The clusters, classes and slices that cost most, largest cost first.
 
     A table is None if its input was not named: `merges` and `splits` need classes, `slices` a score and slicing
@@ -93,17 +95,23 @@ class Attribution(AsJson):
     metric: str | None = None
     dropped: tuple[tuple[str, int], ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
-    options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    options: dict[str, Any] = field(default_factory=dict, compare=False)
     slices: pa.Table | None = None
     slice_metric: str | None = None
-    source: Source = field(default_factory=Source, repr=False, compare=False)
-    labels: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    source: Source = field(default_factory=Source, compare=False)
+    labels: dict[str, int] = field(default_factory=dict, compare=False)
     basis: str | None = None
     labelled_share: float | None = None
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables that are not None, by name."""
         return {name: table for name in TABLES if (table := getattr(self, name)) is not None}
+
+    def render(self, *, plain: bool = False) -> RenderableType:
+        """All tables and their conclusions; plain ones have no rules."""
+        from streameval.report.attribution import attribution_tables
+
+        return attribution_tables(self, plain=plain)
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, as in the command line's JSON; NaN becomes None, a binary id hexadecimal text."""

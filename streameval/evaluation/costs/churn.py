@@ -21,6 +21,7 @@ from streameval.evaluation.source import source_of
 from streameval.metrics.estimates import Estimate
 from streameval.metrics.units import Sizes
 from streameval.options import checked, recorded
+from streameval.report.terminal import Facts
 from streameval.results import Scalar, Source
 from streameval.saving import AsJson
 from streameval.scan import Where
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@dataclass(frozen=True)
-class Churn(AsJson):
+@dataclass(frozen=True, repr=False)
+class Churn(Facts, AsJson):
     """What became of the clusters of an earlier clustering; all numbers are exact, the interval is not.
 
     Attributes
@@ -87,8 +88,8 @@ class Churn(AsJson):
     moved: dict[str, dict[str, int]]
     pairs: dict[str, int]
     least: int
-    options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    source: Source = field(default_factory=Source, repr=False, compare=False)
+    options: dict[str, Any] = field(default_factory=dict, compare=False)
+    source: Source = field(default_factory=Source, compare=False)
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, as in the command line's JSON."""
@@ -102,6 +103,28 @@ class Churn(AsJson):
             **{name: getattr(self, name) for name in ("old", "new", "moved", "pairs", "least")},
         }
 
+    def lines(self) -> list[tuple[str, str]]:
+        """Names and values, rows first, then clusters, pairs, and rows by the fates of both sides."""
+        share = self.share_kept
+        ends = [share.ci_lower, share.ci_upper]
+        interval = f" [{ends[0]:.4f}, {ends[1]:.4f}] @{100 * (share.ci_level or 0):g}%" if None not in ends else ""
+        interval = f" (no interval: {share.ci_reason})" if share.ci_reason else interval
+        rows = [(name, getattr(self, name)) for name in ("rows", "arrived", "left", "kept")]
+        lines = [(f"rows {name}" if name != "rows" else name, f"{count:,}") for name, count in rows]
+        lines.append(("share of rows kept", f"{share.value:.4f}{interval}"))
+        for side, counts in (("old", self.old), ("new", self.new)):
+            lines += [
+                (f"{side} clusters {name.replace('_', ' ')}".replace("clusters clusters", "clusters"), f"{n:,}")
+                for name, n in counts.items()
+            ]
+        lines += [(f"pairs {name}", f"{n:,}") for name, n in self.pairs.items()]
+        return lines + [
+            (f"rows {old} to {new}".replace("_", " "), f"{n:,}")
+            for old, row in self.moved.items()
+            for new, n in row.items()
+            if n
+        ]
+
 
 @explains_arguments
 def churn(
@@ -113,6 +136,8 @@ def churn(
     unit: str | None = None,
     ci: float | None = None,
     where: Any = None,
+    delta_version: int | None = None,
+    snapshot: int | None = None,
     memory: int | str | None = None,
     spill: str | os.PathLike[str] | None = None,
     threads: int | None = None,
@@ -135,7 +160,7 @@ def churn(
         Count clusters of at least this size.
     unit, ci : optional
         Sampling interval of the share of rows kept, as in `streameval.evaluate`.
-    where, memory, spill, threads, progress
+    where, delta_version, snapshot, memory, spill, threads, progress
         See `streameval.evaluate`.
 
     Returns
@@ -168,7 +193,14 @@ def churn(
     engine = ThreadEngine.start(memory=memory, spill=spill, threads=threads, progress=progress)
     test = None if where is None else Where.of(getattr(options["where"], "value", options["where"]))
     columns = [*map(IdName, filter(None, (cluster, from_, unit))), *(test.columns if test else ())]
-    scanned = scan.plan(data, list(dict.fromkeys(columns)), where=test, threads=engine.budget.threads)
+    scanned = scan.plan(
+        data,
+        list(dict.fromkeys(columns)),
+        where=test,
+        threads=engine.budget.threads,
+        delta_version=delta_version,
+        snapshot=snapshot,
+    )
     scan.tell(scanned.skipped)
     files = Files.of(engine, scanned, None, test, skip=False)
     try:

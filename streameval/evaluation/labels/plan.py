@@ -30,6 +30,7 @@ from streameval.evaluation.files import Files
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.options import recorded
+from streameval.report.terminal import Shown, escaped, table
 from streameval.saving import AsJson
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.keyed.ids import id_type, identify
@@ -37,6 +38,8 @@ from streameval.states.scores.types import present, rank_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from rich.console import RenderableType
 
     from streameval.engine import Engine
     from streameval.engine.fold import Plan
@@ -54,8 +57,8 @@ _KEY = np.uint64(0x9E3779B97F4A7C15)  # of the hash of ids
 _WORDS = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))  # of MurmurHash3's finalizer
 
 
-@dataclass(frozen=True)
-class LabelPlan(AsJson):
+@dataclass(frozen=True, repr=False)
+class LabelPlan(Shown, AsJson):
     """Rows to label.
 
     Attributes
@@ -86,6 +89,17 @@ class LabelPlan(AsJson):
         widths = {name: None if width != width else width for name, width in self.half_width.items()}
         plain: dict[str, object] = {"streameval": __version__, "options": self.options, "strata": list(self.strata)}
         return plain | {"half_width": widths, "labels": len(self.ids)}
+
+    def render(self, *, plain: bool = False) -> RenderableType:
+        """The strata, and the expected intervals; a plain table has no rules."""
+        from rich.console import Group
+
+        heads = ("stratum", "rows", "pilot", "positives", "labels")
+        rows = [[str(one["stratum"]), *(f"{one[name]:,}" for name in heads[1:])] for one in self.strata]
+        widths = dict.fromkeys(self.half_width, "too few positives to forecast")
+        widths |= {name: f"95 % interval of about ±{x:.2g}" for name, x in self.half_width.items() if x == x}
+        lines = [f"{len(self.ids):,} labels", *(f"{name}: {said}" for name, said in widths.items())]
+        return Group(table(heads, rows, heads[1:], plain=plain), *map(escaped, lines))
 
 
 @dataclass(frozen=True)

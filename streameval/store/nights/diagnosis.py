@@ -21,15 +21,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from streameval.report.terminal import Shown, escaped, table
 from streameval.rules import BASELINE, ENOUGH
 from streameval.states.grouped.groups import Grouped
 from streameval.store.files.entries import Entry, fact
-from streameval.wording import few
+from streameval.wording import digits, few, plural
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable, Mapping, Sequence
 
     import pyarrow as pa
+    from rich.console import RenderableType
 
     from streameval.engine import Engine
     from streameval.evaluation.costs.attributed import Attribution
@@ -71,9 +73,17 @@ class Finding:
         facts = {k: v for k, v in asdict(self).items() if v is not None}
         return {k: v if isinstance(v, str) or math.isfinite(v) else None for k, v in facts.items()}
 
+    def cells(self) -> tuple[str, ...]:
+        """The fact, its value with an interval, the usual value and the deviations, as texts."""
+        low, high = self.ci_lower, self.ci_upper
+        interval = "" if low is None or high is None else f" [{digits(low, 4)}, {digits(high, 4)}]"
+        usual = "" if self.usual != self.usual else digits(self.usual)
+        deviations = "" if self.deviations != self.deviations else f"{self.deviations:.3g}"
+        return self.what, f"{digits(self.value)}{interval}", usual, deviations
 
-@dataclass(frozen=True)
-class Diagnosis:
+
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Shown):
     """The diagnosis of a night.
 
     Attributes
@@ -110,6 +120,25 @@ class Diagnosis:
         }
         facts |= {name: [one.to_dict() for one in facts[name]] for name in ("rules", "findings", "costs")}
         return {"partition": self.partition, "nights": self.nights, **facts}
+
+    def render(self, *, plain: bool = False, most: int | None = None) -> RenderableType:
+        """A heading, the failed rules, the table of at most `most` facts, notes on files, and rising costs."""
+        from rich.console import Group
+
+        from streameval.report.nights import rule_lines
+
+        fails = f" fails {', '.join(self.fails)}" if self.fails else ""
+        undecided = f"; undecided: {', '.join(self.undecided)}" if self.undecided else ""
+        head = f"{self.partition}{fails}{undecided}; compared with {plural(self.nights, 'night')}"
+        heads = ("fact", "night", "usual", "deviations")
+        parts: list[RenderableType] = list(map(escaped, (head, *rule_lines(self.rules, with_night=False))))
+        parts.append(table(heads, [one.cells() for one in self.findings[:most]], heads[1:], plain=plain))
+        left = len(self.findings) - len(self.findings[:most])
+        parts += map(escaped, (*[f"{plural(left, 'more fact')} with --all"] * bool(left), *self.files))
+        if self.costs:
+            rose = [[c.what, f"{c.value:.6g}", "" if c.usual != c.usual else f"{c.usual:.6g}"] for c in self.costs]
+            parts.append(table(("cost that rose most", *heads[1:3]), rose, heads[1:3], plain=plain))
+        return Group(*parts)
 
 
 def usual_nights(entry: Entry, entries: Sequence[Entry], failing: Container[str]) -> list[Entry]:

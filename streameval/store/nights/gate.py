@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from streameval.errors import DataError, OptionError
 from streameval.evaluation.families import FAMILIES
+from streameval.report.terminal import Shown
 from streameval.results import Judgement, Scalar, Source
 from streameval.rules import (
     BASELINE,
@@ -55,6 +56,8 @@ from streameval.wording import digits, few, labelled_rows, plural
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from rich.console import RenderableType
+
     from streameval.store.files.entries import Entry
     from streameval.store.nights.results import MetricSeries
 
@@ -63,8 +66,8 @@ RECENT = 90  # number of nights shown on a page
 _UNDATED = ", and age, missing, always and --mature need one"
 
 
-@dataclass(frozen=True)
-class Check(Saved):
+@dataclass(frozen=True, repr=False)
+class Check(Shown, Saved):
     """Outcome of a check.
 
     Attributes
@@ -87,8 +90,8 @@ class Check(Saved):
     judged: int
     odd: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    recent: tuple[Judgement, ...] = field(default=(), repr=False, compare=False)
-    source: Source = field(default_factory=Source, repr=False, compare=False)
+    recent: tuple[Judgement, ...] = field(default=(), compare=False)
+    source: Source = field(default_factory=Source, compare=False)
 
     @property
     def passed(self) -> bool:
@@ -112,6 +115,16 @@ class Check(Saved):
         names = ("rule", "text", "partition", "outcome", "passed", "value", "usual", "nights", "reason", "accepted")
         schema = pa.schema([(name, kinds.get(name, pa.string())) for name in names])
         return pa.Table.from_pylist([one.to_dict() for one in self.judgements], schema)
+
+    def render(self, *, plain: bool = False) -> RenderableType:
+        """A line for each judgement, and the notes."""
+        from rich.console import Group
+
+        from streameval.report.nights import rule_lines
+        from streameval.report.terminal import escaped
+
+        lines = rule_lines(self.judgements, with_night=True)
+        return Group(*map(escaped, (*lines, *self.notes, *self.odd)))
 
     def to_html(self) -> str:
         """The text of a self-contained HTML page."""

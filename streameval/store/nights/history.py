@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from streameval.report.terminal import Shown
 from streameval.results import Source, plain_slice_value, slice_name
 from streameval.saving import Saved, csv_cell
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from matplotlib.axes import Axes
+    from rich.console import RenderableType
 
     from streameval.results import Judgement, Scalar
 
@@ -47,8 +49,8 @@ class Point:
         return plain
 
 
-@dataclass(frozen=True)
-class History(Saved):
+@dataclass(frozen=True, repr=False)
+class History(Shown, Saved):
     """A metric of a column, night by night.
 
     Attributes
@@ -65,9 +67,9 @@ class History(Saved):
     of: str | None
     points: tuple[Point, ...]
     failing: tuple[str, ...] = ()
-    source: Source = field(default_factory=Source, repr=False, compare=False)
+    source: Source = field(default_factory=Source, compare=False)
     slice: dict[str, Any] | None = None
-    judged: tuple[Judgement | None, ...] = field(default=(), repr=False, compare=False)
+    judged: tuple[Judgement | None, ...] = field(default=(), compare=False)
 
     def to_dict(self) -> dict[str, object]:
         """Plain values."""
@@ -117,6 +119,10 @@ class History(Saved):
                 columns[f"{span}_{name}"] = pa.array(values, kinds.get(name, pa.float64()), from_pandas=True)
         return pa.table(columns)
 
+    def render(self, *, plain: bool = False) -> RenderableType:
+        """A table of the nights, marked if incomplete or failing, and notes on them; a plain one has no rules."""
+        return Histories((self,)).render(plain=plain)
+
     def to_html(self) -> str:
         """The text of a self-contained HTML page."""
         return _html([self])
@@ -126,8 +132,8 @@ class History(Saved):
         return {"prom": lambda: _prometheus([self])}
 
 
-@dataclass(frozen=True)
-class Histories(Saved):
+@dataclass(frozen=True, repr=False)
+class Histories(Shown, Saved):
     """Metrics of columns over the same nights.
 
     Attributes
@@ -195,6 +201,19 @@ class Histories(Saved):
         several = len(self.series) > 1
         lines = {name: some for name, some in self.columns.items() if not (several and name.endswith(" cumulative"))}
         return _plot(self.series[0], lines, ", ".join(dict.fromkeys(one.metric for one in self.series)), save_to)
+
+    def render(self, *, plain: bool = False) -> RenderableType:
+        """A table of the nights, marked if incomplete or failing, and notes on them; a plain one has no rules."""
+        from streameval.report.terminal import series, several_series
+
+        names = [
+            f"{name}{' (incomplete)' * incomplete}{' (failing)' * failing}" for name, incomplete, failing in self.nights
+        ]
+        if len(self.series) > 1:
+            return several_series(names, self.columns, plain=plain)
+        [one] = self.series
+        points = [(name, point.night, point.cumulative) for name, point in zip(names, one.points, strict=True)]
+        return series(f"{one.metric} of {one.of}", points, plain=plain)
 
     def to_html(self) -> str:
         """The text of a self-contained HTML page."""

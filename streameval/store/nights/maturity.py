@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from streameval._version import __version__
 from streameval.errors import DataError, OptionError
 from streameval.evaluation.request import NO_INTERVALS
+from streameval.report.terminal import Shown, escaped, table
 from streameval.results import Source
 from streameval.saving import Saved
 from streameval.store.files.entries import Aged
@@ -27,7 +28,7 @@ from streameval.store.nights.merge import Column, finalize_nights
 from streameval.store.nights.open_nights import OPEN, OpenNight, newest_day
 from streameval.store.nights.partitions import select_entries
 from streameval.store.nights.statements import LabelsByAge, reach, read_statements
-from streameval.wording import canonical, plural
+from streameval.wording import canonical, digits, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from matplotlib.axes import Axes
+    from rich.console import RenderableType
 
     from streameval.engine.threads import ThreadEngine
     from streameval.states.labels import LabelCounts
@@ -72,8 +74,8 @@ class MaturityRow(NamedTuple):
     change: float
 
 
-@dataclass(frozen=True)
-class Maturity(Saved):
+@dataclass(frozen=True, repr=False)
+class Maturity(Shown, Saved):
     """A metric of each night with the labels up to some ages.
 
     Attributes
@@ -93,7 +95,7 @@ class Maturity(Saved):
     rows: tuple[MaturityRow, ...]
     nights: int
     basis: str | None
-    source: Source = field(default_factory=Source, repr=False, compare=False)
+    source: Source = field(default_factory=Source, compare=False)
 
     def to_arrow(self) -> pa.Table:
         """A table with the columns of `MaturityRow`; NaN is null."""
@@ -124,6 +126,14 @@ class Maturity(Saved):
         if not self.nights:
             return ("no night has a value at every age, so there is no mean of all nights; name other ages (--ages)",)
         return (f"the means of all nights are of {plural(self.nights, 'night')} with a value at every age",)
+
+    def render(self, *, plain: bool = False) -> RenderableType:
+        """The rows, and the notes; a plain table has no rules."""
+        from rich.console import Group
+
+        heads = MaturityRow._fields
+        rows = [(row.night, str(row.age), *("" if x != x else digits(x) for x in row[2:])) for row in self.rows]
+        return Group(*[table(heads, rows, heads[1:], plain=plain)] * bool(rows), *map(escaped, self.notes))
 
     def plot(self, save_to: str | Path | None = None) -> Axes:
         """Plot the values over the ages, a line for each night; returns the matplotlib Axes.
