@@ -2,11 +2,15 @@
 
     python benchmarks/memory.py            # makes the data of data.py first
     python benchmarks/memory.py --rows 10_000_000 --budget 128MiB --budget 512MiB    # on its shapes
+    python benchmarks/memory.py --rows 1_000_000_000 --files 100 --clusters 10_000_000 --budget 4GiB    # 14 GB of data
 
 Each case runs in a separate process. Without budgets, it runs on hard links to the files, repeated to give the number
 of rows; the peak is the process's maximum resident size, which includes Python and its libraries. With budgets, the
 same evaluation of a few thousand rows comes first, and the figures are by how much the peak exceeds what the process
 has after it, divided by the budget: at most 1.15.
+
+With `--clusters`, it is one call for AUC, AP and AUL of that many clusters of equal size, by two threads within the
+budget and by four workers, which must give the same bytes.
 """
 
 from __future__ import annotations
@@ -19,13 +23,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from data import data_options, make, make_shape
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from data import data_options, make, make_shape, mixed, written
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
 CASES = {
@@ -96,9 +105,6 @@ def status(field: str) -> int:
 
 def run_budgeted(case: str, folder: str, budget: str) -> None:
     """Evaluate a few rows, then all, and print by how much the peak of that exceeds what the process has before it."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     from streameval import evaluate
 
     files, options = sorted(Path(folder).glob("*.parquet")), BUDGETED[case][1]
@@ -136,6 +142,49 @@ def show_budgets(budgets: list[str], cases: list[str], data: Path, rows: int, fi
         print(f"| {case} | {' | '.join(cells)} |", flush=True)
 
 
+def large_part(folder: Path, rows: int, clusters: int, number: int) -> None:
+    """Write one file of labels, continuous scores and ids."""
+    rng = np.random.Generator(np.random.SFC64([13, number]))
+    label = rng.random(rows, np.float32) < np.float32(0.2)
+    score = rng.standard_normal(rows, np.float32) + label
+    ids = mixed(rng.integers(0, clusters, rows))
+    pq.write_table(
+        pa.table({"label": label.astype(np.int8), "score": score, "cluster": ids}), folder / f"{number:03}.parquet"
+    )
+
+
+def run_large(who: str, folder: str, budget: str) -> None:
+    """Evaluate by threads or workers, and print seconds, the largest peak of a process, and the values."""
+    from distributed import Client, LocalCluster
+
+    from streameval import evaluate
+
+    options: dict[str, Any] = {"score": "score", "cluster": "cluster"}
+    options |= {"metrics": ["roc_auc", "average_precision", "aul"], "memory": budget}
+    with LocalCluster(n_workers=4, threads_per_worker=1) if who == "four workers" else nullcontext() as cluster:
+        client = Client(cluster) if cluster else None
+        start = time.perf_counter()
+        found = evaluate(folder, **options, client=client, threads=None if client else 2)
+        seconds = time.perf_counter() - start
+        peak = max(client.run(status, "VmHWM").values()) if client else status("VmHWM")
+    values = {str(key): value.hex() for key, value in found.scalars.items()}
+    print(json.dumps({"seconds": seconds, "peak": peak, "values": values}))
+
+
+def show_large(given: argparse.Namespace) -> None:
+    """Make the data, and print a row for threads and one for workers."""
+    part = partial(large_part, rows=given.rows // given.files, clusters=given.clusters)
+    files, found = written(given.data / f"large-{given.rows}-{given.clusters}", given.files, part), []
+    print("| rows | clusters | by | budget | seconds | largest peak of a process, MiB |\n|---|---|---|---|---|---|")
+    for who in ("two threads", "four workers"):
+        command = [sys.executable, sys.argv[0], "--case", who, "--folder", str(Path(files[0]).parent)]
+        done = subprocess.run([*command, "--budget", given.budget[0]], stdout=subprocess.PIPE, text=True, check=True)
+        found.append(json.loads(done.stdout))
+        cells = (f"{given.rows:,}", f"{given.clusters:,}", who, given.budget[0], f"{found[-1]['seconds']:.1f}")
+        print(f"| {' | '.join(cells)} | {found[-1]['peak'] / 2**20:.0f} |", flush=True)
+    print("the same bytes" if found[0]["values"] == found[1]["values"] else "OTHER BYTES")
+
+
 def spilled_bytes(child: subprocess.Popen[str], folder: str) -> int:
     """Bytes in the spill file of a process, once it has any; 0 if the process ends first."""
     while child.poll() is None:
@@ -156,11 +205,18 @@ def main() -> None:
     parser.add_argument("--case", help="run this case alone on --folder and print JSON")
     parser.add_argument("--folder")
     parser.add_argument("--budget", action="append", help="show whether runs stay within it; may be repeated")
+    parser.add_argument("--clusters", type=int, help="evaluate data of this many clusters, scores and all")
     parser.add_argument("--only", action="append", choices=BUDGETED, help="of the cases with a budget")
     parser.add_argument("--spill", default="/var/tmp", help="spill directory of that case")
     given = parser.parse_args()
     if given.case in BUDGETED:
         run_budgeted(given.case, given.folder, *given.budget)
+        return
+    if given.case in ("two threads", "four workers"):
+        run_large(given.case, given.folder, *given.budget)
+        return
+    if given.clusters:
+        show_large(given)
         return
     if given.budget:
         show_budgets(given.budget, given.only or [*BUDGETED], given.data, given.rows, given.files)
