@@ -9,30 +9,47 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit, step
-from streameval.kernels.prefetch import byte_at, eight_at
+from streameval.kernels.prefetch import byte_at, eight_at, write_eight
 
 ABSENT = -(1 << 62)  # a field that a header does not have
-# columns of a table of pages: offset in the data, fields of the header, then what `unpack_pages` reads and writes
+# a table of pages: offset in the data, fields of the header, what `parse_headers` and `find_values` find
 PLACE, KIND, NBYTES, STORED, CHECKSUM, COUNT, ENCODING, LEVELS, LENGTH, NESTED, COMPRESSED = range(11)
-STATED, ADDRESS, SIZE, START, VALUES, COLUMNS = range(11, 17)
+STATED, ADDRESS, SIZE, LEVELS_ADDRESS, LEVELS_SIZE, START, VALUES, COLUMNS = range(11, 19)
+_NAMES = (
+    "place kind nbytes stored checksum count encoding levels length nested compressed stated address size "
+    "levels_address levels_size start values"
+)
+PAGE = np.dtype([(name, np.int64) for name in _NAMES.split()])  # a row of such a table
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)  # kinds of pages
-PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8  # encodings
+PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8  # encodings
+UNCOMPRESSED, SNAPPY, OTHER = range(3)  # codecs
+BITS, REVERSED, CODES, FRAMED, BARE = range(5)  # streams of codes, see `unpack`
 _SHORT = 64  # numbers, or groups of eight, that runs of one byte are shorter than
-_OF_BITS = np.unpackbits(np.arange(256, dtype=np.uint8), bitorder="little").reshape(256, 8)
+# the eight bits of a byte as bytes, from the lowest and from the highest on
+_OF_BITS = np.array([np.unpackbits(np.arange(256, dtype=np.uint8), bitorder=o).view("<u8") for o in ("little", "big")])
+_ONES = np.uint64(0x0101010101010101)
 WIDEST = 32  # bits of a code
 _LONGEST = (1 << 31) - 1  # numbers, or groups of numbers, of a run
 
-# the fields of the structs of a header (0: the header itself), by the column that holds them
-_HEADER = ((0, 1, KIND), (0, 2, NBYTES), (0, 3, STORED), (0, 4, CHECKSUM), (7, 1, COUNT), (7, 2, ENCODING))
-_FIRST, _SECOND = (
-    ((5, 1, COUNT), (5, 2, ENCODING), (5, 3, LEVELS)),
-    ((8, 1, COUNT), (8, 4, ENCODING), (8, 5, LENGTH), (8, 6, NESTED), (8, 7, COMPRESSED)),
-)
-_FIELDS = np.array([*_HEADER, *_FIRST, *_SECOND])
+# the columns of the fields of a header (row 0) and of the structs in its fields 5, 7 and 8; −1 for others
+_COLUMN = np.full((16, 16), -1)
+_COLUMN[0, 1:5] = KIND, NBYTES, STORED, CHECKSUM
+_COLUMN[7, 1:3] = COUNT, ENCODING
+_COLUMN[5, 1:4] = COUNT, ENCODING, LEVELS
+_COLUMN[8, [1, 4, 5, 6, 7]] = COUNT, ENCODING, LENGTH, NESTED, COMPRESSED
 _STOP, _TRUE, _FALSE, _BYTE, _TEXT, _STRUCT = 0, 1, 2, 3, 8, 12  # types of Thrift's compact protocol
 _NUMBER, _LONG = 5, 6  # types of integers of 32 bits, and of 64 bits, which only statistics have
 _DEPTH = 2  # structs in a header: of the kind of page, and of its statistics
 _ONE, _EIGHT = np.uint64(1), np.uint64(8)
+
+
+@inlined
+def _little(address, at, count):
+    """The little-endian number of up to eight bytes."""
+    word = np.uint64(0)
+    for i in range(count):
+        word |= byte_at(address, at + i) << (_EIGHT * np.uint64(i))
+    return word
 
 
 @step
@@ -84,23 +101,43 @@ def _parse_header(address, at, stop, page):
             at += np.int64(kind == _BYTE)
         else:
             return -1
-        for i in range(_FIELDS.shape[0] if kind != _TEXT else 0):
-            struct, field = _FIELDS[i, 0], _FIELDS[i, 1]
-            if path[depth] == field and (path[0] == struct if depth == 1 else struct == 0 and depth == 0):
-                page[_FIELDS[i, 2]] = value
+        if kind != _TEXT and depth < _DEPTH and path[0] < 16 and path[depth] < 16:
+            column = _COLUMN[path[0] * depth, path[depth]]
+            if column >= 0:
+                page[column] = value
     return -1
 
 
+@step
+def _snappy_size(address, at, stop):
+    """The size that bytes compressed by Snappy state, and where their only literal begins, else −1.
+
+    Bit-packed codes and continuous numbers are hardly ever compressible: they are stored as they are.
+    """
+    size, at = varint(address, at, stop)
+    stated = np.int64(size)
+    if at < 0 or at + 4 >= stop or byte_at(address, at) & np.uint64(3):
+        return stated, np.int64(-1)
+    length, at = np.int64(byte_at(address, at) >> np.uint64(2)), at + 1
+    octets = max(length - 59, 0)  # of a length that is stated behind the tag
+    if octets:
+        length = np.int64(_little(address, at, octets))
+    at += octets
+    return stated, at if length + 1 == stated == stop - at else np.int64(-1)
+
+
 @jit
-def parse_headers(data, rows, pages):
+def parse_headers(data, rows, codec, pages):
     """Parse the headers of data pages that follow each other in some bytes, or of one other page ("Data Pages").
 
     Parameters
     ----------
     data : uint8 array, whose first byte begins a header
     rows : number of rows after which no further page is needed
+    codec : `UNCOMPRESSED`, `SNAPPY` or `OTHER`
     pages : int64 array of shape (n, COLUMNS), receives the header of each page; a field that it lacks is `ABSENT`. A
-        page that is compressed by Snappy begins with its uncompressed size: `STATED`
+        page that is compressed by Snappy begins with its uncompressed size: `STATED`. `ADDRESS` and `SIZE` are those of
+        the values (and the levels of the first version); the address is `ABSENT` if they must be decompressed
 
     Returns
     -------
@@ -112,7 +149,7 @@ def parse_headers(data, rows, pages):
     --------
     >>> data = np.frombuffer(bytes.fromhex("1504150815084c150215040000 01020304 1504"), np.uint8)
     >>> pages = np.empty((3, COLUMNS), np.int64)
-    >>> parse_headers(data, 1, pages), pages[0, [PLACE, KIND, NBYTES, STORED, COUNT]].tolist()
+    >>> parse_headers(data, 1, UNCOMPRESSED, pages), pages[0, [PLACE, KIND, NBYTES, STORED, COUNT]].tolist()
     (1, [13, 2, 4, 4, 1])
     """
     address, at = np.uint64(data.ctypes.data), np.int64(0)
@@ -120,15 +157,22 @@ def parse_headers(data, rows, pages):
         page = pages[n]
         place = _parse_header(address, at, data.size, page)
         counted = page[COUNT] >= 0 or page[KIND] == INDEX_PAGE
-        if place < 0 or page[NBYTES] < 0 or page[STORED] < 0 or not counted:
+        levels = page[LENGTH] if page[KIND] == DATA_PAGE_V2 else 0  # which are never compressed
+        sound = 0 <= levels <= min(page[NBYTES], page[STORED]) and page[NESTED] in (0, ABSENT)
+        if place < 0 or not sound or not counted:
             page[STORED] = ABSENT
             return n
         page[PLACE] = place
         if page[STORED] > data.size - place:
             return n
-        at = place + page[STORED]
-        stated, _ = varint(address, place + min(max(page[LENGTH], 0), page[STORED]), at)
-        page[STATED] = np.int64(stated)
+        body, size, at = place + levels, page[NBYTES] - levels, place + page[STORED]
+        page[STATED], start = _snappy_size(address, body, at)
+        if codec == UNCOMPRESSED or page[COMPRESSED] == 0 or size == 0:
+            start = body if size in (0, at - body) else np.int64(-1)
+        elif codec != SNAPPY or page[STATED] != size:
+            start = np.int64(-1)
+        page[ADDRESS], page[SIZE] = ABSENT if start < 0 else np.int64(address) + start, size
+        page[LEVELS_ADDRESS], page[LEVELS_SIZE] = np.int64(address) + place, levels
         if page[KIND] != DATA_PAGE and page[KIND] != DATA_PAGE_V2:
             return max(n, 1)
         rows -= page[COUNT]
@@ -143,28 +187,12 @@ def _number(address, start, stop, bit, mask):
     start, shift = start + (bit >> 3), np.uint64(bit & 7)
     if start + 8 <= stop:
         return (eight_at(address, start) >> shift) & mask
-    word = np.uint64(0)
-    for i in range(stop - start):
-        word |= byte_at(address, start + i) << (_EIGHT * np.uint64(i))
-    return (word >> shift) & mask
+    return (_little(address, start, stop - start) >> shift) & mask
 
 
 @inlined
-def _unpack_narrow(address, at, groups, bits, codes):
-    """Unpack groups of eight numbers of up to 8 bits, each from eight bytes; returns the largest number."""
-    most, mask = np.uint32(0), (np.uint64(1) << bits) - np.uint64(1)
-    for j in range(np.uint64(0), np.uint64(groups)):
-        word, i = eight_at(address, at + np.int64(j * bits)), j << np.uint64(3)
-        for k in range(8):
-            code = np.uint32((word >> (np.uint64(k) * bits)) & mask)
-            most = max(most, code)
-            codes[i + np.uint64(k)] = code
-    return most
-
-
-@inlined
-def _unpack_wide(address, at, groups, bits, codes):
-    """Unpack groups of eight numbers of 9 to 16 bits, each from twice eight bytes; returns the largest number."""
+def _unpack_groups(address, at, groups, bits, codes):
+    """Unpack groups of eight numbers of up to 16 bits, each from twice eight bytes; returns the largest number."""
     most, mask = np.uint32(0), (np.uint64(1) << bits) - np.uint64(1)
     half, shift = np.int64(bits >> np.uint64(1)), (np.uint64(4) * bits) & np.uint64(7)
     for j in range(np.uint64(0), np.uint64(groups)):
@@ -180,12 +208,13 @@ def _unpack_wide(address, at, groups, bits, codes):
 
 @step
 def _unpack_bits(address, at, stop, codes):
-    """Unpack short runs of numbers of one bit, as labels mostly are; returns the next byte and the next number.
+    """Unpack short runs of numbers of one bit, as labels mostly are, to bytes; returns the next byte and number.
 
     A length that is unpredictable costs as much as thirty numbers. So more numbers are written than a run has, which
     the next run overwrites.
     """
-    done, end, last = np.uint64(0), np.int64(codes.size) - 8 * (_SHORT + 4), stop - _SHORT - 4
+    out, done = np.uint64(codes.ctypes.data), np.uint64(0)
+    end, last = np.int64(codes.size) - 8 * (_SHORT + 4), stop - _SHORT - 4
     while np.int64(done) < end and at < last:
         head = byte_at(address, at)
         count = head >> _ONE
@@ -195,9 +224,8 @@ def _unpack_bits(address, at, stop, codes):
         if head & _ONE:
             for j in range(np.uint64(0), count, np.uint64(4)):
                 for n in range(4):
-                    byte, i = byte_at(address, at + np.int64(j) + n), done + ((j + np.uint64(n)) << np.uint64(3))
-                    for k in range(8):
-                        codes[i + np.uint64(k)] = _OF_BITS[byte, k]
+                    byte = byte_at(address, at + np.int64(j) + n)
+                    write_eight(out, np.int64(done + ((j + np.uint64(n)) << np.uint64(3))), _OF_BITS[0, byte])
             at, done = at + np.int64(count), done + (count << np.uint64(3))
         else:
             code = byte_at(address, at)
@@ -205,10 +233,27 @@ def _unpack_bits(address, at, stop, codes):
                 at -= 1
                 break
             for j in range(np.uint64(0), count, np.uint64(16)):
-                for k in range(16):
-                    codes[done + j + np.uint64(k)] = code
+                write_eight(out, np.int64(done + j), code * _ONES)
+                write_eight(out, np.int64(done + j + _EIGHT), code * _ONES)
             at, done = at + 1, done + count
     return at, np.int64(done)
+
+
+@step
+def _unpack_packed(address, at, stop, width, room, codes):
+    """Unpack as many bit-packed numbers as `codes` has items, from `room` bytes or a little more; see `_unpack`."""
+    bits = np.uint64(width)
+    most, mask, groups = np.uint32(0), (np.uint64(1) << bits) - np.uint64(1), np.int64(0)
+    if width <= 16:  # groups that are unpacked as a whole
+        groups = np.int64(codes.size >> 3)
+        if room + 8 > stop - at:  # only here is a division, which takes long, needed
+            groups = min(groups, max(0, (stop - at - 16) // max(width, 1)))
+        most = _unpack_groups(address, at, groups, bits, codes)
+    for i in range(8 * groups, codes.size):
+        code = np.uint32(_number(address, at, stop, i * width, mask))
+        most = max(most, code)
+        codes[i] = code
+    return most
 
 
 @step
@@ -217,10 +262,9 @@ def _unpack(address, at, stop, width, limit, codes):
 
     Returns whether the bytes from `at` to `stop` hold as many numbers, all of them smaller than `limit`.
     """
-    done, most, bits = 0, np.uint32(0), np.uint64(width)
-    mask, octet = (np.uint64(1) << bits) - np.uint64(1), (width + 7) >> 3
+    done, most, octet = 0, np.uint32(0), (width + 7) >> 3
     while done < codes.size:
-        if width == 1 and limit > 1:
+        if width == 1 and limit > 1 and codes.itemsize == 1:
             at, rows = _unpack_bits(address, at, stop, codes[done:])
             done += rows
         head, at = varint(address, at, stop)
@@ -232,140 +276,100 @@ def _unpack(address, at, stop, width, limit, codes):
             # old writers cut the last group of the last run behind its last number
             if (rows * width + 7) >> 3 > stop - at or beyond >= max(width, 1):
                 return False
-            groups = rows >> 3 if width <= 16 else 0  # that are unpacked as a whole
-            if count * width + 8 > stop - at:  # only here is a division, which takes long, needed
-                groups = min(groups, max(0, (stop - at - 16) // max(width, 1)))
-            if width <= 8:
-                most = max(most, _unpack_narrow(address, at, groups, bits, codes[done:]))
-            else:
-                most = max(most, _unpack_wide(address, at, groups, bits, codes[done:]))
-            for i in range(8 * groups, rows):
-                code = np.uint32(_number(address, at, stop, i * width, mask))
-                most = max(most, code)
-                codes[done + i] = code
+            most = max(most, _unpack_packed(address, at, stop, width, count * width, codes[done : done + rows]))
             at = min(at + count * width, stop)
         else:
             rows = min(count, codes.size - done)
             if octet > stop - at:
                 return False
-            word = np.uint64(0)
-            for i in range(octet):
-                word |= byte_at(address, at + i) << (_EIGHT * np.uint64(i))
-            if word > mask:
+            word = _little(address, at, octet)
+            if word >> np.uint64(width):
                 return False
-            code = np.uint32(word)
-            most = max(most, code)
-            codes[done : done + rows] = code
+            most = max(most, np.uint32(word))
+            codes[done : done + rows] = np.uint32(word)
             at += octet
         done += rows
     return codes.size == 0 or np.int64(most) < limit
 
 
-@step
-def _read_levels(address, size, codes, present):
-    """Find which values are not null; `codes` is scratch.
-
-    Returns the offset of the values, −1 if it is damaged, and their number; if no value is null, `present` may not have
-    been written.
-    """
-    if size < 4:
-        return np.int64(-1), np.int64(0)
-    length = np.int64(0)
-    for i in range(4):
-        length |= np.int64(byte_at(address, i)) << (8 * i)
-    if length > size - 4:
-        return np.int64(-1), np.int64(0)
-    head, at = varint(address, np.int64(4), 4 + length)
-    if 0 < at < 4 + length and head == np.uint64(codes.size) << _ONE and byte_at(address, at) == _ONE:
-        return 4 + length, np.int64(codes.size)  # a run of ones, as writers store a page without nulls
-    if not _unpack(address, np.int64(4), 4 + length, np.int64(1), np.int64(2), codes):
-        return np.int64(-1), np.int64(0)
-    values = np.int64(0)
-    for i in range(codes.size):
-        present[i] = codes[i]
-        values += np.int64(codes[i])
-    return 4 + length, values
-
-
-@step
-def _spread(codes, present, values):
-    """Move the first `values` codes to the rows that are not null."""
-    at = values
-    for i in range(codes.size - 1, -1, -1):
-        at -= np.int64(present[i])
-        codes[i] = codes[at] if present[i] else 0
-
-
-@step
-def _unpack_booleans(address, at, stop, encoding, codes):
-    """Unpack booleans, either plain bits or a hybrid behind its length in four bytes; returns whether all are there."""
-    if encoding == PLAIN:
-        if (codes.size + 7) >> 3 > stop - at:
-            return False
-        for i in range(codes.size >> 3):
-            byte = byte_at(address, at + i)
-            for k in range(8):
-                codes[8 * i + k] = _OF_BITS[byte, k]
-        for i in range(8 * (codes.size >> 3), codes.size):
-            codes[i] = _OF_BITS[byte_at(address, at + (i >> 3)), i & 7]
-        return True
-    if encoding != RLE or stop - at < 4:
-        return codes.size == 0
-    length = np.int64(0)
-    for i in range(4):
-        length |= np.int64(byte_at(address, at + i)) << (8 * i)
-    at += 4
-    return length <= stop - at and _unpack(address, at, at + length, np.int64(1), np.int64(2), codes)
-
-
 @jit
-def unpack_pages(pages, nullable, boolean, limit, codes, present):
-    """Unpack the codes of dictionary pages, and find the values of others.
+def find_values(pages, nullable):
+    """Find where the values of data pages begin, behind their definition levels of 0 and 1.
 
     Parameters
     ----------
-    pages : int64 array of shape (n, COLUMNS): `ADDRESS`, `SIZE` and `COUNT` are read, `START` and `VALUES` receive the
-        offset and the number of the values that are not null
-    nullable : whether pages begin with definition levels of 0 and 1, and their length in four bytes
-    boolean : whether values are booleans, which are codes of themselves
-    limit : number of entries of the dictionary
-    codes : uint8 or int32 array with an item for each row of all pages, which holds `limit`; 0 where a value is null or
-        not a code
-    present : uint8 array of the same size, receives 0 where a value is null, else 1; undefined if none is
+    pages : int64 array of shape (n, COLUMNS); receives the `START` of the values in each page, `VALUES` as if none was
+        null, and the address and size of levels
+    nullable : whether pages have definition levels; in pages of the first version, behind their length in four bytes
 
     Returns
     -------
     int
-        Number of values that are not null; −1 if a page is damaged.
+        1 if no value is null, which writers store as a run of ones, 0 if some may be, −1 if a page is damaged.
     """
-    row, total, has_nulls = np.int64(0), np.int64(0), False
+    whole = np.int64(1)
     for n in range(pages.shape[0]):
         page = pages[n]
-        address, size, rows = np.uint64(page[ADDRESS]), page[SIZE], page[COUNT]
-        here, there, start, values = codes[row : row + rows], present[row : row + rows], np.int64(0), rows
-        if nullable:
-            start, values = _read_levels(address, size, here, there)
-            if start < 0:
+        page[START], page[VALUES] = 0, page[COUNT]
+        if not nullable:
+            continue
+        if page[KIND] != DATA_PAGE_V2:
+            size, frame = (page[COUNT] + 7) >> 3, np.int64(0)
+            if page[LEVELS] != BIT_PACKED:
+                if page[LEVELS] != RLE or page[SIZE] < 4:
+                    return np.int64(-1)
+                size, frame = np.int64(_little(np.uint64(page[ADDRESS]), np.int64(0), 4)), np.int64(4)
+            if size > page[SIZE] - frame:
                 return np.int64(-1)
-            if values < rows and not has_nulls:
-                present[:row], has_nulls = 1, True
-            elif has_nulls and values == rows:
-                there[:] = 1
-        page[START], page[VALUES] = start, values
-        if boolean:
-            if not _unpack_booleans(address, start, size, page[ENCODING], here[:values]):
-                return np.int64(-1)
-            if values < rows:
-                _spread(here, there, values)
-        elif page[ENCODING] == PLAIN_DICTIONARY or page[ENCODING] == RLE_DICTIONARY:
-            width = np.int64(byte_at(address, start)) if start < size else np.int64(WIDEST + 1)
-            if values and (width > WIDEST or not _unpack(address, start + 1, size, width, limit, here[:values])):
-                return np.int64(-1)
-            if values < rows:
-                _spread(here, there, values)
-        row += rows
-        total += values
-    return total
+            page[LEVELS_ADDRESS], page[LEVELS_SIZE], page[START] = page[ADDRESS] + frame, size, frame + size
+        address, size = np.uint64(page[LEVELS_ADDRESS]), page[LEVELS_SIZE]
+        head, at = varint(address, np.int64(0), size if page[LEVELS] != BIT_PACKED else np.int64(0))
+        if not 0 < at < size or head != np.uint64(page[COUNT]) << _ONE or byte_at(address, at) != _ONE:
+            whole = np.int64(0)
+    return whole
+
+
+@jit
+def unpack(streams, limit, codes):
+    """Unpack codes, booleans or levels of pages one behind the other ("Dictionary Encoding", "RLE", "Plain").
+
+    Parameters
+    ----------
+    streams : int64 array of shape (4, n): address, size and number of codes of each page, and how they are stored: as
+        plain `BITS`, from the highest bit of each byte on if `REVERSED`, or as a hybrid behind their width in a byte
+        (`CODES`), or one of bits behind its length in four bytes (`FRAMED`), or alone (`BARE`)
+    limit : number of entries of the dictionary
+    codes : uint8 or int32 array with an item for each code, which holds `limit`; uint8 for plain bits
+
+    Returns
+    -------
+    bool
+        Whether all codes are there and smaller than `limit`.
+    """
+    done = np.int64(0)
+    for n in range(streams.shape[1]):
+        address, stop, count, kind = np.uint64(streams[0, n]), streams[1, n], streams[2, n], streams[3, n]
+        here, at, width = codes[done : done + count], np.int64(0), np.int64(1)
+        if count == 0:
+            continue
+        done += count
+        if kind in (BITS, REVERSED):
+            if (count + 7) >> 3 > stop:
+                return False
+            for i in range(0, count - 7, 8):
+                write_eight(np.uint64(here.ctypes.data), i, _OF_BITS[kind, byte_at(address, i >> 3)])
+            for i in range(count & ~7, count):
+                here[i] = _OF_BITS[kind, byte_at(address, i >> 3)] >> np.uint64(8 * (i & 7)) & _ONE
+            continue
+        if kind == CODES and stop:
+            at, width = np.int64(1), np.int64(byte_at(address, at))
+        elif kind == FRAMED and stop >= 4 and np.int64(_little(address, at, 4)) <= stop - 4:
+            at, stop = np.int64(4), 4 + np.int64(_little(address, at, 4))
+        elif kind != BARE:
+            return False
+        if width > WIDEST or not _unpack(address, at, stop, width, limit, here):
+            return False
+    return True
 
 
 @jit

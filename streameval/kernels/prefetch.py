@@ -1,4 +1,4 @@
-"""Memory access that numba lacks: prefetch a cache line, load eight bytes, read an array by its address.
+"""Memory access that numba lacks: prefetch a cache line, load or store eight bytes, read an array by its address.
 
 A loop that scatters rows to a thousand places fills each cache line while it is in the second-level cache, but begins
 every line with a cache miss that stalls the store. Prefetching the next line of a place hides the miss: 2·10⁶ rows in
@@ -125,6 +125,33 @@ def eight_at(_typing, _address, _start):
     257
     """
     return _read_at(64, packed=True)
+
+
+@intrinsic
+def write_eight(_typing, _address, _start, _word):
+    """Write a little-endian number of eight bytes into an array given by its address; all eight must lie in the array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.kernels.jit import jit
+    >>> @jit
+    ... def one(values):
+    ...     write_eight(np.uint64(values.ctypes.data), 1, np.uint64(257))
+    ...     return values[:3].sum()
+    >>> one(np.full(9, 7, np.uint8))
+    9
+    """
+    from llvmlite import ir
+    from numba import types
+
+    def generate(context, builder, _signature, arguments):
+        address, start, word = arguments
+        place = builder.gep(builder.inttoptr(address, ir.IntType(8).as_pointer()), [start])
+        builder.store(word, builder.bitcast(place, word.type.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.intp, types.uint64), generate
 
 
 @intrinsic

@@ -8,70 +8,53 @@ Parquet format (github.com/apache/parquet-format).
 from __future__ import annotations
 
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.pages import (
-    ABSENT,
-    CHECKSUM,
-    COLUMNS,
-    COMPRESSED,
-    COUNT,
-    DATA_PAGE,
-    DATA_PAGE_V2,
-    DICTIONARY_PAGE,
-    ENCODING,
-    INDEX_PAGE,
-    KIND,
-    LENGTH,
-    LEVELS,
-    NBYTES,
-    NESTED,
-    PLACE,
-    PLAIN,
-    PLAIN_DICTIONARY,
-    RLE,
-    STATED,
-    STORED,
-    parse_headers,
-)
+from streameval.kernels import pages as kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
     import pyarrow.parquet as pq
 
     from streameval.typing import Array
 
-    _Decompress = Callable[[pa.Buffer, int, int], pa.Buffer]  # of stored bytes, their size, and `STATED`
 
-
-CODECS = {"UNCOMPRESSED", "SNAPPY", "ZSTD", "GZIP"}
-_PAGES, _ROWS = 16, 1 << 18  # pages that are decoded at a time, and rows after which no further page is added
+ARROW_CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip", "LZ4": "lz4_raw", "BROTLI": "brotli"}
+CODECS = {"UNCOMPRESSED", *(name for name, codec in ARROW_CODECS.items() if pa.Codec.is_available(codec))}
+_PAGES, _ROWS = 64, 1 << 20  # pages that are decoded at a time, and rows after which no further page is added
 _SPARE = 1 << 20  # bytes by which a page may exceed twice its chunk, whose size some writers count without headers
 
 
 def read_pages(
-    handle: pa.NativeFile, chunk: pq.ColumnChunkMetaData, rows: int, window: int, *, nullable: bool
+    handle: pa.NativeFile, chunk: pq.ColumnChunkMetaData, rows: int, window: int
 ) -> Iterator[tuple[Array, list[pa.Buffer]]]:
-    """A dictionary page, or a few data pages of a column chunk at a time, as a table and their decompressed bytes.
+    """A dictionary page, or a few data pages of a column chunk at a time, as a table and the buffers that hold them.
 
     Parameters
     ----------
     handle : the open file
     chunk, rows : the column chunk, and its number of rows
     window : bytes that are read at a time
-    nullable : whether data pages have definition levels
     """
-    decompress = _decompressor(chunk.compression)
     for table, data in _stored_pages(handle, chunk, rows, window):
-        pages = table.tolist()
-        dictionary = pages[0][KIND] == DICTIONARY_PAGE
-        sound = not dictionary or pages[0][ENCODING] in (PLAIN, PLAIN_DICTIONARY)
+        dictionary = table[0]["kind"] == kernels.DICTIONARY_PAGE
+        sound = not dictionary or table[0]["encoding"] in (kernels.PLAIN, kernels.PLAIN_DICTIONARY)
         check(sound, chunk, "the encoding of a dictionary is not supported")
-        yield table, [_body(page, data, chunk, nullable, decompress) for page in pages]
+        most = 2 * chunk.total_uncompressed_size + _SPARE
+        check(table["nbytes"].max() <= most, chunk, "a page is larger than its column chunk")
+        for page in table[table["checksum"] != kernels.ABSENT]:
+            checksum = zlib.crc32(data.slice(page["place"], page["stored"]))
+            check(checksum == page["checksum"] & 0xFFFFFFFF, chunk, "the checksum of a page is wrong")
+        holders = [data]
+        for i in np.flatnonzero(table["address"] == kernels.ABSENT):
+            holders.append(_decompressed(table[i], data, chunk))
+            table[i]["address"] = holders[-1].address
+        yield table, holders
 
 
 def _stored_pages(
@@ -81,75 +64,62 @@ def _stored_pages(
     first = chunk.dictionary_page_offset if chunk.has_dictionary_page else None
     place = min(chunk.data_page_offset, first or chunk.data_page_offset)
     end, data = place + chunk.total_compressed_size, pa.py_buffer(b"")
-    table, size = np.empty((_PAGES + 1, COLUMNS), np.int64), window
+    codec = {"UNCOMPRESSED": kernels.UNCOMPRESSED, "SNAPPY": kernels.SNAPPY}.get(chunk.compression, kernels.OTHER)
+    table, size = np.empty(_PAGES + 1, kernels.PAGE), window
     while rows and place < end:
-        count = parse_headers(np.frombuffer(data, np.uint8), min(rows, _ROWS), table)
+        count = kernels.parse_headers(np.frombuffer(data, np.uint8), min(rows, _ROWS), codec, numbers(table))
         if not count:  # the first page is cut off
-            stored = int(table[0, STORED])
-            size = max(size, stored + int(table[0, PLACE])) if stored != ABSENT else size
+            stored = int(table[0]["stored"])
+            size = max(size, stored + int(table[0]["place"])) if stored != kernels.ABSENT else size
             check(data.size < min(size, end - place), chunk, "the header of a page is damaged")
             handle.seek(place)
             data = handle.read_buffer(min(size, end - place))
             continue
-        last = table[count - 1]
-        done = int(last[PLACE] + last[STORED])
-        kind = int(last[KIND])
-        if kind in (DATA_PAGE, DATA_PAGE_V2):
-            rows -= int(table[:count, COUNT].sum())
+        kind, done = int(table[count - 1]["kind"]), int(table[count - 1]["place"] + table[count - 1]["stored"])
+        if kind in (kernels.DATA_PAGE, kernels.DATA_PAGE_V2):
+            rows -= int(table["count"][:count].sum())
             check(rows >= 0, chunk, "its pages have more rows than the footer says")
-        if kind != INDEX_PAGE:
-            check(0 <= kind <= DATA_PAGE_V2, chunk, "a page is of an unknown kind")
+        if kind != kernels.INDEX_PAGE:
+            check(0 <= kind <= kernels.DATA_PAGE_V2, chunk, "a page is of an unknown kind")
             yield table[:count], data
         data, place = data.slice(done), place + done
     check(not rows, chunk, f"its pages lack {rows:,} rows")
 
 
-def _body(
-    page: Sequence[int], data: pa.Buffer, chunk: pq.ColumnChunkMetaData, nullable: bool, decompress: _Decompress
-) -> pa.Buffer:
-    """The decompressed bytes of a page; levels are framed as in pages of the first version."""
-    body, nbytes = data.slice(page[PLACE], page[STORED]), page[NBYTES]
-    check(nbytes <= 2 * chunk.total_uncompressed_size + _SPARE, chunk, "a page is larger than its column chunk")
-    if page[CHECKSUM] != ABSENT:
-        check(zlib.crc32(body) == page[CHECKSUM] & 0xFFFFFFFF, chunk, "the checksum of a page is wrong")
-    if page[KIND] == DATA_PAGE_V2:  # levels are not compressed, and without their length
-        length, nested = page[LENGTH], page[NESTED]
-        sound = 0 <= length <= min(body.size, nbytes) and nested in (0, ABSENT)
-        check(sound, chunk, "the levels of a page are damaged")
-        levels, body, nbytes = body.slice(0, length), body.slice(length), nbytes - length
-    elif nullable and page[KIND] == DATA_PAGE:
-        check(page[LEVELS] == RLE, chunk, "the encoding of levels is not supported")
-    if not nbytes:
-        body = body.slice(0, 0)
-    elif page[COMPRESSED]:
+def numbers(table: Array) -> Array:
+    """A table of pages as loops take it, an int64 array of shape (n, COLUMNS)."""
+    return table.view(np.int64).reshape(-1, kernels.COLUMNS)
+
+
+def _decompressed(page: np.void, data: pa.Buffer, chunk: pq.ColumnChunkMetaData) -> pa.Buffer:
+    """The bytes of a page, in the second version those behind its levels."""
+    levels, size = int(page["levels_size"]), int(page["size"])
+    body = data.slice(int(page["place"]) + levels, int(page["stored"]) - levels)
+    if page["compressed"]:  # or `ABSENT`
         try:
-            body = decompress(body, nbytes, page[STATED])
+            body = _decompress(body, size, int(page["stated"]), chunk.compression)
         except (pa.ArrowException, OSError, ValueError, zlib.error) as error:
             check(False, chunk, f"a page cannot be decompressed: {error}")
-    check(body.size == nbytes, chunk, "a page has another size than its header says")
-    if page[KIND] == DATA_PAGE_V2 and nullable:
-        body = pa.py_buffer(b"".join((length.to_bytes(4, "little"), levels, body)))
+    check(body.size == size, chunk, "a page has another size than its header says")
     return body
 
 
-def _decompressor(codec: str) -> _Decompress:
-    """How a page is decompressed to a size, which it must state: Arrow's codecs do not tell when they write less."""
+def _decompress(data: pa.Buffer, size: int, stated: int, codec: str) -> pa.Buffer:
+    """As many bytes as `size`, or others if it is wrong: Arrow's codecs do not tell when they write fewer."""
     if codec == "UNCOMPRESSED":
-        return lambda data, _size, _stated: data
+        return data
     if codec == "GZIP":
-        return lambda data, size, _: pa.py_buffer(zlib.decompress(data, zlib.MAX_WBITS | 16, size))
-    decompress = pa.Codec(codec.lower()).decompress
-    if codec == "SNAPPY":
-        return lambda data, size, stated: decompress(data, size) if stated == size else data.slice(0, 0)
-
-    def of_zstandard(data: pa.Buffer, size: int, _: int) -> pa.Buffer:
-        stated = _zstd_size(data)
-        if stated < 0:
-            with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-                return stream.read_buffer(size + 1)
-        return decompress(data, size) if stated == size else data.slice(0, 0)
-
-    return of_zstandard
+        return pa.py_buffer(zlib.decompress(data, zlib.MAX_WBITS | 16, size))
+    stated = _zstd_size(data) if codec == "ZSTD" else stated
+    if codec == "BROTLI" or (codec == "ZSTD" and stated < 0):
+        with pa.CompressedInputStream(pa.BufferReader(data), codec.lower()) as stream:
+            return stream.read_buffer(size + 1)
+    decompress = pa.Codec(ARROW_CODECS[codec]).decompress
+    if codec == "LZ4":  # which states no size
+        with suppress(pa.ArrowException, OSError):
+            return decompress(data, size - 1)
+        return decompress(data, size)
+    return decompress(data, size) if stated == size else data.slice(0, 0)
 
 
 def _zstd_size(data: pa.Buffer) -> int:
@@ -163,7 +133,7 @@ def _zstd_size(data: pa.Buffer) -> int:
     return size if width else -1
 
 
-def check(holds: bool, chunk: pq.ColumnChunkMetaData, fault: str) -> None:
+def check(holds: bool | np.bool_, chunk: pq.ColumnChunkMetaData, fault: str) -> None:
     """Raise `OSError` that a column is damaged unless a condition holds."""
     if not holds:
         raise OSError(f"column {chunk.path_in_schema!r} is damaged: {fault}")

@@ -3,7 +3,7 @@
 Labels take 1.3 instead of 4.6 ns a row as Arrow decodes them, and a thousand texts 2.0 instead of 5.0. Rows that share
 a dictionary much shorter than they are can be taken as its codes, by which states count them; texts are codes always,
 and booleans are codes of themselves. Everything else is left to Arrow: other types and encodings, plain values, nested
-columns, LZ4 and Brotli, small row groups.
+columns, small row groups.
 """
 
 from __future__ import annotations
@@ -15,28 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from streameval.kernels import pages as kernels
 from streameval.kernels.jit import read_only
-from streameval.kernels.pages import (
-    ADDRESS,
-    COUNT,
-    DICTIONARY_PAGE,
-    ENCODING,
-    KIND,
-    PLAIN,
-    PLAIN_DICTIONARY,
-    RLE,
-    RLE_DICTIONARY,
-    SIZE,
-    START,
-    VALUES,
-    gather,
-    unframe,
-    unpack_pages,
-)
-from streameval.scan.parquet.chunks import CODECS, check, read_pages
+from streameval.scan.parquet.chunks import CODECS, check, numbers, read_pages
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pyarrow.parquet as pq
 
@@ -44,14 +28,14 @@ if TYPE_CHECKING:
 
 
 LEAST_ROWS = 1 << 15  # mean rows of a row group from which pages are decoded here, which takes 0.3 ms to begin
-WINDOW = 1 << 18  # bytes of a column chunk that are read at a time, so that they are decompressed in the cache
+WINDOW = 1 << 19  # bytes of a column chunk that are read at a time, so that they are decompressed in the cache
 MOST_ROWS = 1 << 21  # rows of a row group, and so of a page, up to which pages are decoded here
 REPEATS = 4  # mean rows of a value from which rows are taken as codes
 CODED = 0.5  # share of the bytes of plain values up to which a chunk of rows that may be codes is decoded here
 NARROW = 1  # bytes of a row up to which a chunk of values is decoded here; Arrow gathers others as fast
 _NARROW = 1 << 8  # entries of a dictionary whose codes are unpacked to bytes
 _FRAME = 4  # bytes of the length of a plain text, the least that it takes
-_ENCODINGS = {"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY"}
+_ENCODINGS = {"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY", "BIT_PACKED"}  # the last one of levels
 _STORED = {"INT32": "<i4", "INT64": "<i8", "FLOAT": "<f4", "DOUBLE": "<f8"}
 _TYPES = {
     "INT32": ["int8", "int16", "int32", "uint8", "uint16", "uint32"],
@@ -60,12 +44,13 @@ _TYPES = {
     "DOUBLE": ["float64"],
 }
 _DTYPES = {pa.from_numpy_dtype(name): np.dtype(name) for names in _TYPES.values() for name in names}
-_TEXTS = {pa.dictionary(pa.int32(), values) for values in (pa.string(), pa.binary())}
+_DAMAGED = "the levels or codes of a page are damaged"
 
 
 def coded_columns(
     handle: pa.NativeFile,
-    file: pq.ParquetFile,
+    footer: pq.FileMetaData,
+    schema: pa.Schema,
     groups: Sequence[int],
     columns: Sequence[str],
     window: int = WINDOW,
@@ -76,7 +61,6 @@ def coded_columns(
 
     Those in `texts` are dictionaries, and numbers in `coded` may be.
     """
-    footer, schema = file.metadata, file.schema_arrow
     rows = [footer.row_group(number).num_rows for number in groups]
     if sum(rows) < LEAST_ROWS * len(groups) or max(rows) > MOST_ROWS:
         return {}
@@ -90,14 +74,13 @@ def coded_columns(
             continue
         chunks = [footer.row_group(number).column(places[0]) for number in groups]
         column, kind = footer.schema.column(places[0]), schema.field(name).type
-        if name in texts and not pa.types.is_dictionary(kind):
-            kind = pa.dictionary(pa.int32(), kind)
+        if name in texts or (name in coded and pa.types.is_fixed_size_binary(kind)):
+            kind = kind if pa.types.is_dictionary(kind) else pa.dictionary(pa.int32(), kind)
         if can_decode(column, kind, chunks, name in coded or name in texts):
-            stored = _Stored(handle, list(zip(chunks, rows, strict=True)), column.max_definition_level == 1, window)
-            if kind in _DTYPES:
-                decoded[name] = NumberColumn(kind, stored, name in coded)
-            else:
-                decoded[name] = (TextColumn if kind in _TEXTS else BooleanColumn)(kind, stored)
+            tables = [read_pages(handle, *each, window) for each in zip(chunks, rows, strict=True)]
+            of = TextColumn if pa.types.is_dictionary(kind) else NumberColumn if kind in _DTYPES else BooleanColumn
+            nullable = column.max_definition_level == 1
+            decoded[name] = of(kind, [*zip(chunks, tables, strict=True)], nullable, name in coded)
     return decoded
 
 
@@ -107,30 +90,17 @@ def can_decode(
     """Whether to decode the pages of a column here to an Arrow type, perhaps as codes, by what its footer says."""
     flat = column.max_repetition_level == 0 and column.max_definition_level <= 1
     codecs, encodings = ({chunk.compression for chunk in chunks}, {e for chunk in chunks for e in chunk.encodings})
-    number = kind in _DTYPES and _DTYPES[kind].name in _TYPES.get(column.physical_type, ())
-    boolean = kind == pa.bool_() and column.physical_type == "BOOLEAN"
-    known = number or boolean or (kind in _TEXTS and column.physical_type == "BYTE_ARRAY")
-    width = np.dtype(_STORED[column.physical_type]).itemsize if number else _FRAME
+    physical, width = column.physical_type, _FRAME
+    known = kind == pa.bool_() and physical == "BOOLEAN"
+    if kind in _DTYPES:
+        known, width = _DTYPES[kind].name in _TYPES.get(physical, ()), np.dtype(_STORED.get(physical, "b")).itemsize
+    elif pa.types.is_dictionary(kind) and kind == pa.dictionary(pa.int32(), kind.value_type):
+        known = kind.value_type in (pa.string(), pa.binary()) and physical == "BYTE_ARRAY"
+        if pa.types.is_fixed_size_binary(kind.value_type):
+            known, width = physical == "FIXED_LEN_BYTE_ARRAY", column.length
     most = CODED * width if coded else NARROW
-    pays = boolean or all(c.has_dictionary_page and c.total_uncompressed_size <= most * c.num_values for c in chunks)
-    return flat and known and pays and codecs <= CODECS and encodings <= _ENCODINGS
-
-
-class _Stored(NamedTuple):
-    """How a column is stored.
-
-    Attributes
-    ----------
-    handle : the open file
-    chunks : column chunks with their numbers of rows
-    nullable : whether pages have definition levels
-    window : bytes that are read at a time
-    """
-
-    handle: pa.NativeFile
-    chunks: Sequence[tuple[pq.ColumnChunkMetaData, int]]
-    nullable: bool
-    window: int
+    few = all(c.has_dictionary_page and c.total_uncompressed_size <= most * c.num_values for c in chunks)
+    return flat and known and (few or kind == pa.bool_()) and codecs <= CODECS and encodings <= _ENCODINGS
 
 
 class _Dictionary(NamedTuple):
@@ -148,7 +118,7 @@ class _Dictionary(NamedTuple):
     def gather(self, codes: Array, values: Array) -> None:
         """Write the numbers of some codes, as unsigned ones of as many bytes, so that few loops are compiled."""
         word = np.dtype(f"u{values.itemsize}")
-        gather(self.numbers.view(word), read_only(codes), values.view(word))
+        kernels.gather(self.numbers.view(word), read_only(codes), values.view(word))
 
 
 class _Pages(NamedTuple):
@@ -158,16 +128,33 @@ class _Pages(NamedTuple):
     ----------
     table : the pages, see `streameval.kernels.pages`
     rows : their number of rows
-    bodies : their decompressed bytes
+    holders : buffers that hold their decompressed bytes
     dictionary : that of the codes; None if values are plain
     chunk : their column chunk
     """
 
     table: Array
     rows: int
-    bodies: Sequence[pa.Buffer]
+    holders: Sequence[pa.Buffer]
     dictionary: _Dictionary | None
     chunk: pq.ColumnChunkMetaData
+
+    def plain(self) -> Iterator[tuple[int, pa.Buffer]]:
+        """The number of values of each page that has some, and their bytes ("Plain")."""
+        for page in self.table[self.table["values"] > 0]:
+            check(page["encoding"] == kernels.PLAIN, self.chunk, "the encoding of a page is not supported")
+            address, size = int(page["address"] + page["start"]), int(page["size"] - page["start"])
+            yield int(page["values"]), pa.foreign_buffer(address, size, self.holders)
+
+    def present(self) -> Array | None:
+        """Which rows are not null, as uint8; None if all are. The number of values of each page is corrected."""
+        table, present = self.table, _room(self.rows, np.dtype(np.uint8))
+        kind = np.where(table["levels"] == kernels.BIT_PACKED, kernels.REVERSED, kernels.BARE)
+        streams = np.array([table["levels_address"], table["levels_size"], table["count"], kind])
+        check(kernels.unpack(streams, 2, present), self.chunk, _DAMAGED)
+        before = np.append(0, np.cumsum(present, dtype=np.int64))
+        table["values"] = np.diff(before[np.append(0, np.cumsum(table["count"]))])
+        return present if before[-1] < self.rows else None
 
 
 class _Rows(NamedTuple):
@@ -188,15 +175,22 @@ class _Rows(NamedTuple):
 class _CodedColumn(ABC):
     """The rows of a column, to be taken in any number."""
 
-    _encodings: tuple[int, ...] = (PLAIN_DICTIONARY, RLE_DICTIONARY)  # those of codes
+    _encodings: tuple[int, ...] = (kernels.PLAIN_DICTIONARY, kernels.RLE_DICTIONARY)  # those of codes
 
-    def __init__(self, kind: pa.DataType, stored: _Stored) -> None:
-        self._kind, self._nullable = kind, stored.nullable
+    def __init__(
+        self,
+        kind: pa.DataType,
+        chunks: Sequence[tuple[pq.ColumnChunkMetaData, Iterable[tuple[Array, list[pa.Buffer]]]]],
+        nullable: bool,
+        coded: bool,
+    ) -> None:
+        """Of an Arrow type, from chunks and their pages, which are read when they are needed."""
+        self._kind, self._nullable, self._coded = kind, nullable, coded
         self._dtype = _DTYPES.get(kind, np.dtype(np.uint8))  # of values
-        self._pages = (pages for chunk in stored.chunks for pages in self._pages_of(stored, *chunk))
+        self._pages = (pages for each in chunks for pages in self._pages_of(*each))
         self._next: _Pages | None = None
         self._rows, self._row = _Rows(np.empty(0)), 0
-        self._codes, self._present = np.empty(0, np.int32), np.empty(0, np.uint8)  # of the rows last decoded
+        self._scratch = np.empty(0, np.int32)  # codes of the rows last decoded
 
     def take(self, rows: int) -> pa.Array:
         """The next rows, of which there are as many."""
@@ -261,44 +255,60 @@ class _CodedColumn(ABC):
             self._next = next(self._pages)
         return self._next
 
-    def _pages_of(self, stored: _Stored, chunk: pq.ColumnChunkMetaData, rows: int) -> Iterator[_Pages]:
+    def _pages_of(
+        self, chunk: pq.ColumnChunkMetaData, tables: Iterable[tuple[Array, list[pa.Buffer]]]
+    ) -> Iterator[_Pages]:
         """The data pages of a column chunk, a few at a time; raises `OSError` if it is damaged."""
         dictionary = self._dictionary(0, pa.py_buffer(b""), chunk)
-        for table, bodies in read_pages(stored.handle, chunk, rows, stored.window, nullable=stored.nullable):
-            pages = table.tolist()
-            if pages[0][KIND] == DICTIONARY_PAGE:
-                dictionary = self._dictionary(pages[0][COUNT], bodies[0], chunk)
+        for table, holders in tables:
+            if table[0]["kind"] == kernels.DICTIONARY_PAGE:
+                body = pa.foreign_buffer(int(table[0]["address"]), int(table[0]["size"]), holders)
+                dictionary = self._dictionary(int(table[0]["count"]), body, chunk)
                 continue
-            coded = [page[ENCODING] in self._encodings for page in pages]
-            ends = [0, *(i for i in range(1, len(pages)) if coded[i] != coded[i - 1]), len(pages)]
+            coded = np.isin(table["encoding"], self._encodings)
+            ends = [0, *(np.flatnonzero(coded[1:] != coded[:-1]) + 1).tolist(), len(table)]
             for a, b in pairwise(ends):
-                count = sum(page[COUNT] for page in pages[a:b])
-                yield _Pages(table[a:b], count, bodies[a:b], dictionary if coded[a] else None, chunk)
+                pages = table[a:b]
+                yield _Pages(pages, int(pages["count"].sum()), holders, dictionary if coded[a] else None, chunk)
 
     def _decode(self, room: Array | None) -> None:
         """Decode the coming pages; their codes go to the front of `room` if it is given."""
         pages = self._coming()
-        table, rows, bodies, dictionary, chunk = pages
-        table[:, ADDRESS], table[:, SIZE] = [body.address for body in bodies], [body.size for body in bodies]
-        limit = 0 if dictionary is None else len(dictionary.entries)
-        if rows > self._present.size:
-            self._codes, self._present = _room(rows, np.dtype(np.int32)), _room(rows, np.dtype(np.uint8))
-        scratch = self._codes if limit > _NARROW else self._codes.view(np.uint8)
-        codes, present = (scratch if room is None else room)[:rows], self._present[:rows]
-        values = unpack_pages(table, self._nullable, self._kind == pa.bool_(), limit, codes, present)
-        check(values >= 0, chunk, "the levels or codes of a page are damaged")
-        valid = present if values < rows else None
-        plain = dictionary is None
-        self._rows = self._plain_rows(pages, valid) if plain else _Rows(codes, dictionary, valid)
+        table, rows, _, dictionary, chunk = pages
+        whole = kernels.find_values(numbers(table), self._nullable)
+        check(whole >= 0, chunk, _DAMAGED)
+        present = None if whole else pages.present()
+        if dictionary is None:
+            self._rows = self._plain_rows(pages, present)
+        else:
+            limit = len(dictionary.entries)
+            if rows > self._scratch.size:
+                self._scratch = _room(rows, np.dtype(np.int32))
+            scratch = self._scratch if limit > _NARROW else self._scratch.view(np.uint8)
+            codes = (scratch if room is None or present is not None else room)[: int(table["values"].sum())]
+            starts, sizes = table["address"] + table["start"], table["size"] - table["start"]
+            streams = np.array([starts, sizes, table["values"], self._forms(table["encoding"])])
+            check(kernels.unpack(streams, limit, codes), chunk, _DAMAGED)
+            if present is not None:
+                codes = _spread(codes, present, None if room is None else room[:rows])
+            self._rows = _Rows(codes, dictionary, present)
         self._row, self._next = 0, None
+
+    def _forms(self, encodings: Array) -> Array:
+        """How codes are stored; see `kernels.unpack`."""
+        return np.full(encodings.size, kernels.CODES)
+
+
+def _spread(values: Array, present: Array, rows: Array | None = None) -> Array:
+    """Values of the rows that are not null among all rows; a null is 0."""
+    rows = np.empty(present.size, values.dtype) if rows is None else rows
+    rows[:] = 0
+    rows[present.view(np.bool_)] = values
+    return rows
 
 
 class NumberColumn(_CodedColumn):
-    """The rows of a column of numbers; if `coded`, rows that share a short dictionary are taken as its codes."""
-
-    def __init__(self, kind: pa.DataType, stored: _Stored, coded: bool = False) -> None:
-        super().__init__(kind, stored)
-        self._coded = coded
+    """The rows of a column of numbers; if coded, rows that share a short dictionary are taken as its codes."""
 
     def _shared_dictionary(self, rows: int) -> _Dictionary | None:
         if not self._coded:
@@ -314,21 +324,18 @@ class NumberColumn(_CodedColumn):
         return _Dictionary(pa.Array.from_buffers(self._kind, size, [None, pa.py_buffer(values)]), values)
 
     def _plain_rows(self, pages: _Pages, present: Array | None) -> _Rows:
-        stored, values, row = np.dtype(_STORED[pages.chunk.physical_type]), np.zeros(pages.rows, self._dtype), 0
-        for page, body in _plain_pages(pages):
-            count, here = page[VALUES], slice(row, row + page[COUNT])
-            check(count <= (body.size - page[START]) // stored.itemsize, pages.chunk, "a page is too short")
-            if count:
-                where = ... if present is None else present[here].view(np.bool_)
-                values[here][where] = np.frombuffer(body, stored, count, page[START])
-            row += page[COUNT]
-        return _Rows(values, None, present)
+        stored, parts = np.dtype(_STORED[pages.chunk.physical_type]), [np.empty(0, self._dtype)]
+        for count, body in pages.plain():
+            check(count <= body.size // stored.itemsize, pages.chunk, "a page is too short")
+            parts.append(np.frombuffer(body, stored, count).astype(self._dtype, copy=False))
+        values = np.concatenate(parts)
+        return _Rows(values if present is None else _spread(values, present), None, present)
 
 
 class BooleanColumn(_CodedColumn):
     """The rows of a column of booleans, which are codes of themselves ("Plain", "RLE")."""
 
-    _encodings = (PLAIN, RLE)
+    _encodings = (kernels.PLAIN, kernels.RLE)
 
     def _shared_dictionary(self, rows: int) -> None:
         return None
@@ -336,6 +343,9 @@ class BooleanColumn(_CodedColumn):
     def _dictionary(self, size: int, body: pa.Buffer, chunk: pq.ColumnChunkMetaData) -> _Dictionary:
         check(not size, chunk, "it has a dictionary of booleans")
         return _Dictionary(pa.array([False, True]), np.array([0, 1, 0], np.uint8))
+
+    def _forms(self, encodings: Array) -> Array:
+        return np.where(encodings == kernels.PLAIN, kernels.BITS, kernels.FRAMED)
 
     def _values(self, values: Array, nulls: pa.Buffer | None) -> pa.Array:
         bits = pa.py_buffer(np.packbits(values, bitorder="little"))
@@ -356,28 +366,26 @@ class TextColumn(_CodedColumn):
         return pa.chunked_array(parts, self._kind).unify_dictionaries().combine_chunks()
 
     def _dictionary(self, size: int, body: pa.Buffer, chunk: pq.ColumnChunkMetaData) -> _Dictionary:
-        check(size <= body.size // _FRAME, chunk, "a dictionary is shorter than its header says")
+        kind, fixed = self._kind.value_type, pa.types.is_fixed_size_binary(self._kind.value_type)
+        width = kind.byte_width if fixed else _FRAME
+        check(size * width <= body.size, chunk, "a dictionary is shorter than its header says")
+        if fixed:
+            return _Dictionary(pa.Array.from_buffers(kind, size, [None, pa.py_buffer(body.to_pybytes())]))
         offsets, data = np.zeros(size + 1, np.int32), np.empty(body.size, np.uint8)
-        whole = unframe(np.frombuffer(body, np.uint8), offsets, data)
+        whole = kernels.unframe(np.frombuffer(body, np.uint8), offsets, data)
         check(whole, chunk, "a text ends beyond its page")
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-        return _Dictionary(pa.Array.from_buffers(self._kind.value_type, size, buffers))
+        return _Dictionary(pa.Array.from_buffers(kind, size, buffers))
 
     def _plain_rows(self, pages: _Pages, present: Array | None) -> _Rows:
-        texts = [
-            self._dictionary(page[VALUES], body.slice(page[START]), pages.chunk).entries
-            for page, body in _plain_pages(pages)
-        ]
+        texts = [self._dictionary(count, body, pages.chunk).entries for count, body in pages.plain()]
+        texts.append(pa.array([], self._kind.value_type))
         codes = np.arange(pages.rows) if present is None else np.cumsum(present, dtype=np.int64) - present
-        return _Rows(codes.astype(np.int32), _Dictionary(pa.concat_arrays(texts)), present)
-
-
-def _plain_pages(pages: _Pages) -> Iterator[tuple[Sequence[int], pa.Buffer]]:
-    """Pages whose values are not codes, with their bytes."""
-    for page, body in zip(pages.table.tolist(), pages.bodies, strict=True):
-        sound = page[ENCODING] == PLAIN or not page[VALUES]
-        check(sound, pages.chunk, f"the encoding {page[ENCODING]} of a page is not supported")
-        yield page, body
+        return _Rows(
+            codes.astype(np.int32),
+            _Dictionary(pa.concat_arrays(texts)),
+            present,
+        )
 
 
 def _room(rows: int, dtype: np.dtype[np.generic]) -> Array:

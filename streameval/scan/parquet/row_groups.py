@@ -217,27 +217,26 @@ class RowGroups:
         encoded = encoded_in(self.groups)
         large = sum(group.nbytes for group in self.groups) > LARGE_CHUNK * len(numbers)
         with opened(self.filesystem, self.path, *self.planned) as handle:
-            footer = self.footer if self.is_local or self.footer else footer_of(handle)
+            footer = self.footer or footer_of(handle)
             if not self.is_local:
                 ranges = [] if large else coalesced(chunk_ranges(footer, numbers, columns))
                 handle = pa.PythonFile(RangeFile(handle, ranges), mode="r")
-            opened_in = partial(_opened, handle, footer, encoded, STREAM_BUFFER if large else 0)
-            file = opened_in("us")
-            coded = {field.name for field in file.schema_arrow if pa.types.is_dictionary(field.type)}.union(encoded)
+            opened_in, schema = partial(_opened, handle, footer, encoded, large), footer.schema.to_arrow_schema()
+            coded = {field.name for field in schema if pa.types.is_dictionary(field.type)}.union(encoded)
             coded &= set(columns)
-            rows = fitting_rows(handle, file.metadata, numbers, set(columns) - coded, batch_rows)
+            rows = fitting_rows(handle, footer, numbers, set(columns) - coded, batch_rows)
             longest = max(group.rows for group in self.groups)
-            rows = min(rows, longest * max(1, TEXT_BYTES // max(1, _dictionary_bytes(file.metadata, numbers, coded))))
+            rows = min(rows, longest * max(1, TEXT_BYTES // max(1, _dictionary_bytes(footer, numbers, coded))))
             if rows // 2 < longest <= rows:
                 rows = longest  # batches end with row groups: dictionaries are not joined
             window = STREAM_BUFFER if large else WINDOW
-            decoded = coded_columns(handle, file, numbers, columns, window, coded, by_code)
+            decoded = coded_columns(handle, footer, schema, numbers, columns, window, coded, by_code)
             left = [name for name in columns if name not in decoded]
             if left:
-                batches = file.iter_batches(rows, numbers, left, use_threads=False)
+                batches = opened_in("us").iter_batches(rows, numbers, left, use_threads=False)
             else:
                 batches = _without_columns(sum(group.rows for group in self.groups), rows)
-            times = int96_columns(file.metadata, columns)
+            times = int96_columns(footer, columns)
             if times:
                 nanos, millis = (
                     opened_in(unit).iter_batches(rows, numbers, times, use_threads=False) for unit in ("ns", "ms")
@@ -263,24 +262,18 @@ def _dictionary_bytes(footer: pq.FileMetaData, groups: Sequence[int], coded: Col
 
 
 def _opened(
-    handle: pa.NativeFile, footer: pq.FileMetaData | None, encoded: Collection[str], buffer_size: int, unit: str
+    handle: pa.NativeFile, footer: pq.FileMetaData, encoded: Collection[str], large: bool, unit: str
 ) -> pq.ParquetFile:
-    """The file, with the footer that is known; see `footer_at` for types that Arrow does not know."""
-    open_with = partial(
-        pq.ParquetFile,
+    """The file as Arrow reads it, INT96 timestamps in a unit."""
+    return pq.ParquetFile(
         handle,
+        metadata=footer,
         read_dictionary=list(encoded),
-        buffer_size=buffer_size,
+        buffer_size=STREAM_BUFFER if large else 0,
         pre_buffer=False,
         coerce_int96_timestamp_unit=unit,
         page_checksum_verification=True,
     )
-    try:
-        return open_with(metadata=footer)
-    except READ_ERRORS:
-        if footer is not None:
-            raise
-        return open_with(metadata=footer_of(handle))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ KINDS = {
     pa.from_numpy_dtype(name): np.dtype(name)
     for name in ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
 }
-TEXTS = [pa.string(), pa.binary(), pa.large_string(), pa.dictionary(pa.int32(), pa.binary())]
+TEXTS = [pa.string(), pa.binary(), pa.binary(14), pa.large_string(), pa.dictionary(pa.int32(), pa.binary())]
 CODECS = ["none", "snappy", "zstd", "gzip", "lz4", "brotli"]
 
 
@@ -53,6 +54,8 @@ def tables(draw: st.DrawFn) -> pa.Table:
         columns[str(kind)] = pa.array(values, kind, mask=draw(masks(rows)))
     for kind in draw(st.lists(st.sampled_from(TEXTS), max_size=2, unique=True)):
         pool = [b"", *(b"text%d" % rng.integers(0, 1 << 40) for _ in range(draw(st.sampled_from([1, 9, 300]))))]
+        if pa.types.is_fixed_size_binary(kind):
+            pool = [text.ljust(14, b"*")[:14] for text in pool]
         values = pa.array(rng.choice(np.array(pool, object), rows), pa.binary(), mask=draw(masks(rows)))
         columns[f"texts {kind}"] = values.dictionary_encode() if pa.types.is_dictionary(kind) else values.cast(kind)
     return pa.table(columns)
@@ -107,6 +110,35 @@ def expected(path: Path, names: list[str]) -> dict[str, list[Any]]:
     """What Arrow reads."""
     table = pq.read_table(path, columns=names, page_checksum_verification=True)
     return {name: [value for chunk in table[name].chunks for value in bits(chunk)] for name in names}
+
+
+def decoded_names(path: Path, names: list[str]) -> set[str]:
+    """The columns whose pages are decoded here, as values or as codes."""
+    footer = pq.read_metadata(path)
+    schema, groups = footer.schema.to_arrow_schema(), range(footer.num_row_groups)
+    texts = [name for name in names if "text" in name]
+    with pa.OSFile(str(path)) as handle:
+        return {*decoded.coded_columns(handle, footer, schema, groups, names, texts=texts, coded=names)}
+
+
+@pytest.mark.parametrize("page", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_flat_encoding_is_decoded_here(tmp_path: Path, page: str, codec: str) -> None:
+    """Dictionaries of every type and booleans, whatever the page and the codec; Arrow has what is not known here."""
+    path, rows = tmp_path / "a.parquet", np.arange(1000)
+    texts = pa.array([b"%014d" % i for i in rows % 9])
+    columns: dict[str, Any] = {str(kind): pa.array((rows % 2).astype(dtype)) for kind, dtype in KINDS.items()}
+    columns |= {f"text {kind}": texts.cast(kind) for kind in (pa.string(), pa.binary(), pa.binary(14))}
+    columns["nulls"] = pa.array(rows % 5, mask=rows % 3 == 0)
+    ours, others = [*columns], ["delta", "split", "list", "decimal"]
+    columns |= {"delta": rows, "split": rows / 7, "list": [[1]] * 1000, "decimal": pa.array([Decimal(1)] * 1000)}
+    encodings = {"delta": "DELTA_BINARY_PACKED", "split": "BYTE_STREAM_SPLIT"}
+    options = {"compression": codec, "data_page_version": page, "column_encoding": encodings}
+    pq.write_table(pa.table(columns), path, use_dictionary=[*ours, "decimal"], **options)
+    booleans = pq.read_metadata(path).row_group(0).column(ours.index("bool"))
+    assert ("PLAIN" in booleans.encodings) == (page == "1.0")
+    assert decoded_names(path, ours + others) == {*ours}
+    assert scanned(path, ours, 300) == expected(path, ours)
 
 
 @given(tables(), OPTIONS, st.sampled_from([13, 1 << 20]))
