@@ -167,7 +167,7 @@ def run_large(who: str, folder: str, budget: str) -> None:
         found = evaluate(folder, **options, client=client, threads=None if client else 2)
         seconds = time.perf_counter() - start
         peak = max(client.run(status, "VmHWM").values()) if client else status("VmHWM")
-    values = {str(key): value.hex() for key, value in found.scalars.items()}
+    values = {str(key): value.hex() for key, value in found.scalars().items()}
     print(json.dumps({"seconds": seconds, "peak": peak, "values": values}))
 
 
