@@ -1,7 +1,8 @@
 """A year of nights as a scheduler would run it, by the command line: alarms compared with planted faults.
 
     python benchmarks/year.py [--nights 365] [--rows 2000]
-    python benchmarks/year.py --alarms [--years 2000] [--wide 400]
+    python benchmarks/year.py --alarms [--years 2000] [--wide 400] [--seconds 100] [--out alarms.jsonl]
+    python benchmarks/year.py --drift [--draws 400]
     python benchmarks/year.py --labels [--nights 365] [--rows 200000]
 
 Each night is written, folded by ``update --on-error skip`` and judged by ``check``; a check that fails is retried once,
@@ -9,8 +10,9 @@ and then, as a person would, the night is repaired (the planted fault is removed
 missing night, late nights, corrected labels, a damaged file, a column that joins the schema, a score that breaks for
 three nights, a killed update, and two concurrent updates. The status is 1 if an alarm is missing, lost by the retry, or
 false. With ``--alarms``, years are simulated instead, for rules that end in ``always`` (`alarms.py`): the status is 1
-if false alarms or delays exceed their limits. With ``--labels``, labels come late (`late_year.py`): the status is 1 if
-a state differs from that of the joined files.
+if false alarms or delays exceed their limits, or years are missing; run again, it goes on. With ``--drift``, draws
+without drift are compared: the status is 1 if the tests at 5 % see one in less than 2 or more than 8 % of them. With
+``--labels``, labels come late (`late_year.py`): the status is 1 if a state differs from that of the joined files.
 """
 
 from __future__ import annotations
@@ -164,9 +166,15 @@ if __name__ == "__main__":
     parser.add_argument("--labels", action="store_true", help="labels that come late, in other files")
     parser.add_argument("--years", type=int, default=2000, help="simulated years of one slice")
     parser.add_argument("--wide", type=int, default=400, help="simulated years of 20 slices")
+    parser.add_argument("--seconds", type=float, default=3600, help="stop simulating years after this time")
+    parser.add_argument("--out", type=Path, default=Path("alarms.jsonl"), help="simulated years, to go on with")
+    parser.add_argument("--drift", action="store_true", help="simulate drift where there is none")
+    parser.add_argument("--draws", type=int, default=400, help="simulated draws of each number of units")
     options = parser.parse_args()
+    if options.drift:
+        sys.exit(0 if alarms.report_drift(options.draws) else 1)
     if options.alarms:
-        sys.exit(0 if alarms.report(options.years, options.wide) else 1)
+        sys.exit(0 if alarms.report(options.years, options.wide, options.seconds, options.out) else 1)
     place = Path(tempfile.mkdtemp())
     try:
         if options.labels:

@@ -155,26 +155,31 @@ def windows(series: Series, judged: Array, floors: Array, level: float) -> dict[
     last = slice(-len(series.replicates), None)
     days, values, squares, floors = (each[last] for each in (series.days, series.values, series.squares, floors))
     usable = judged[last, np.newaxis] & ~np.isnan(squares) & ~np.isnan(values)
-    there = ~np.isnan(series.replicates)
+    there = ~np.isnan(series.replicates) & usable[..., np.newaxis]
+    replicates = np.where(there, series.replicates, 0.0)
+    rows = np.where(usable[..., np.newaxis], series.rows, 0.0)
     found = {}
     for width, least in WINDOWS.items():
         recent = days > days[-1] - width
+        inside = slice(int(recent.argmax()), None)
         taken = usable & recent[:, np.newaxis]
-        some = recent & taken.any(axis=1)
         count = taken.sum(axis=0)
-        used = taken[some][..., np.newaxis]
-        value = np.where(taken, values, 0.0).sum(axis=0) / np.maximum(count, 1)
-        sums = np.where(used & there[some], series.replicates[some], 0.0).sum(axis=0)
-        occurs = (there[some] & used).any(axis=0)
-        spread, freedom = variance(np.where(occurs, sums / np.maximum(count, 1)[:, np.newaxis], math.nan))
-        rows = np.where(used, series.rows[some], 0.0).sum(axis=0)
-        own, floored = (np.where(taken, each, 0.0).sum(axis=0) for each in (squares, np.fmax(squares, floors)))
+        value = _sum(np.where(taken, values, 0.0)) / np.maximum(count, 1)
+        means = replicates[inside].sum(axis=0) / np.maximum(count, 1)[:, np.newaxis]
+        spread, freedom = variance(np.where(there[inside].any(axis=0), means, math.nan))
+        own, floored = (_sum(np.where(taken, each, 0.0)) for each in (squares, np.fmax(squares, floors)))
         ratio = np.maximum(1.0, floored / np.where(own > 0, own, 1.0))
         spread = np.where(own > 0, spread * ratio, floored / np.maximum(count, 1) ** 2)
         valid = (count >= least) & taken[-1]
         value, stderr = (np.where(valid, each, math.nan) for each in (value, np.sqrt(spread)))
-        found[width] = Window(count, value, stderr, -stdtrit(freedom, level) * stderr, units_of_blocks(rows))
+        units = units_of_blocks(rows[inside].sum(axis=0))
+        found[width] = Window(count, value, stderr, -stdtrit(freedom, level) * stderr, units)
     return found
+
+
+def _sum(nights: Array) -> Array:
+    """The sum over nights, one after the other: the same bits whatever other slices there are."""
+    return np.cumsum(nights, axis=0)[-1]
 
 
 class End(NamedTuple):

@@ -9,19 +9,56 @@ import numpy as np
 import pytest
 
 from streameval.evaluation.alarms import End, Series, distance_error, judged_end, true_spread, windows
+from streameval.evaluation.intervals import Estimated
+from streameval.metrics.estimates import Estimate
+from streameval.metrics.units import Sizes
+from streameval.results import Scalar
+from streameval.rules import Rule
+from streameval.store.nights.replicates import Replicates
+from streameval.store.nights.windows import judge_year
 
 ALARMS = Path(__file__).parents[2] / "benchmarks" / "alarms.py"
 
 
-@pytest.mark.skipif(not ALARMS.exists(), reason="needs the benchmarks of a checkout")
+needs_benchmarks = pytest.mark.skipif(not ALARMS.exists(), reason="needs the benchmarks of a checkout")
+
+
+@needs_benchmarks
 def test_years_have_few_false_alarms_and_falls_are_seen() -> None:
     """The short form of `benchmarks/year.py --alarms`: both sides, nights that resemble each other, a lasting fall."""
     module = runpy.run_path(str(ALARMS))
-    case, alarms = module["Case"], module["alarms"]
-    for first in alarms(case(80, 1, 30, 0.5, nights=120)).values():
+    case, share, alarms = (module[name] for name in ("Case", "Share", "alarms"))
+    for first in alarms(share(case(1, 30, 0.5, nights=120), 0, 80)).values():
         assert (first < 120).sum() <= 6  # of 5 % in 365 nights, more would be seen in 1 of 1,000 runs
-    fall = alarms(case(20, 1, 128, fall=2.0, nights=80), signs=(1,))[1]
+    fall = alarms(share(case(1, 128, fall=2.0, nights=80), 0, 20), signs=(1,))[1]
     assert np.median(fall - 59) <= 8
+
+
+@needs_benchmarks
+def test_simulated_years_are_judged_as_nights_of_a_store_are() -> None:
+    """To the bit: the ends of all windows of each night, and the night of the first alarm."""
+    module = runpy.run_path(str(ALARMS))
+    share = module["Share"](module["Case"](1, 30, 0.5, fall=5.0, nights=66), 3, 2)
+    rules = {1: Rule.read("m >= 0.8 always @95%"), -1: Rule.read("m <= 0.8 always @95%")}  # a year each
+    nights: list[list[Replicates]] = [[], []]
+    first = [66, 66]
+    simulated = zip(module["nights_of"](share), module["judged"](share), strict=True)
+    for night, ((values, left, rows), (recent, floored)) in enumerate(simulated):
+        for year, (sign, rule) in enumerate(rules.items()):
+            one = Estimate(Scalar.certain("m", float(values[year])), left[year], Sizes("u", {"rows": rows}), "logit")
+            nights[year] = [*nights[year], Replicates.of([Estimated(one, one)])][-57:]
+            days = range(night + 1 - len(nights[year]), night + 1)
+            judgement = judge_year(rule, days, nights[year], [True] * len(days), 1)
+            assert floored[year] == (judgement.outcome != "undecided")
+            if judgement.outcome == "failed":
+                first[year] = min(first[year], night)
+            if floored[year]:
+                ends = {w: judged_end(one, year, "logit", rule.bound, sign) for w, one in recent.items()}
+                seen = [(w, *end[:2]) for w, end in ends.items() if isinstance(end, End)]
+                assert [one[:3] for one in judgement.windows] == seen
+    found = module["alarms"](share)
+    assert [found[1][0], found[-1][1]] == first
+    assert first[0] < 66
 
 
 def series(values: np.ndarray, spread: float, seed: int = 0) -> Series:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,36 +13,15 @@ from scipy.stats import ks_2samp, wasserstein_distance
 
 from streameval import Store, drift
 from streameval.errors import DataError, MissingInputError, OptionError, SchemaError
-from streameval.evaluation.alarms import Drift, distances, with_error
 from streameval.rules import Rule
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-BINS = np.linspace(-4, 4, 129)
+ALARMS = Path(__file__).parents[2] / "benchmarks" / "alarms.py"
 
 
-def drawn(rng: np.random.Generator, sizes: np.ndarray, shift: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of campaigns with a correlation of 0.7, and their table of bins and blocks."""
-    campaign = np.repeat(np.arange(sizes.size), sizes)
-    scores = np.sqrt(0.7) * rng.normal(size=sizes.size)[campaign] + np.sqrt(0.3) * rng.normal(size=campaign.size)
-    scores = np.clip(np.round(scores + shift, 2), -4, 4)
-    table = np.zeros((128, 128), np.int64)
-    block = rng.integers(0, 128, sizes.size)[campaign]
-    np.add.at(table, (np.minimum(np.searchsorted(BINS, scores, "right") - 1, 127), block), 1)
-    return scores, table
-
-
-def compared(rng: np.random.Generator, sizes: np.ndarray, shift: float = 0.0) -> tuple[Drift, np.ndarray, np.ndarray]:
-    """The drift between two draws."""
-    (one, table), (other, against) = drawn(rng, sizes, shift), drawn(rng, sizes)
-    counts = [np.unique(side, return_counts=True) for side in (one, other)]
-    values = distances(counts[0], counts[1])
-    return with_error(Drift("s", one.size, other.size, *values), table, against, BINS[:-1], "campaign"), one, other
-
-
+@pytest.mark.skipif(not ALARMS.exists(), reason="needs the benchmarks of a checkout")
 def test_values_are_those_of_scipy_and_tests_have_their_size() -> None:
-    """Zipf campaigns: no drift is called one in at most 14 % of 60 draws; a shift of 0.6 is seen in most."""
+    """The short form of `benchmarks/year.py --drift`: at most 14 % of 60 draws without drift; most with a shift."""
+    compared = runpy.run_path(str(ALARMS))["compared"]
     rng, hits = np.random.default_rng(0), np.zeros(2)
     sizes = np.minimum(rng.zipf(2.0, 300), 40)
     for _ in range(60):
