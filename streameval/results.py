@@ -474,6 +474,7 @@ class Judgement:
     ci_lower, ci_upper, ci_level : the sampling interval of an evaluation, if the rule has a level and there is one
     windows : of all rows by a rule that ends in ``always``, for each window: its nights, its value, the end of its
         interval that is compared with the bound, and the value at which it would have failed
+    edges : of a rule on PSI, those of its bins; see `streameval.evaluation.alarms.Drift`
 
     Examples
     --------
@@ -498,6 +499,7 @@ class Judgement:
     ci_upper: float | None = None
     ci_level: float | None = None
     windows: tuple[tuple[float, ...], ...] = ()
+    edges: tuple[float, ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -66,6 +66,8 @@ usual value                         the last 7 earlier nights that passed, were 
                                     ago, since a failure was accepted, that night included
 floor of standard errors            the 28 nights before, whatever their outcome
 true spread of nights (τ²)          the last 28 values, about their mean on each side of an accepted failure
+bins of ``drift_psi``               those of the usual nights of the first judgement, or the first since a failure was
+                                    accepted, so that the value does not move with the usual nights
 ==================================  ==============================================================================
 
 A value has an interval: its bounds, or for a rule with a level its sampling interval, widened on both sides by the

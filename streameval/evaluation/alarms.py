@@ -290,12 +290,14 @@ class Drift(Facts, AsJson):
     rows, rows_against : rows with a score on both sides
     ks : float in [0, 1], the largest difference of the distribution functions
     w1 : float, the area between them, in units of the score
-    psi : float, the population stability index over ten bins of equal count of the side that it is held against
+    psi : float, the population stability index over the bins between `edges`
     ks_lower, w1_lower : one-sided lower ends at 95 %; NaN without units
     ks_p, w1_p : p-values of no drift; NaN without units
     psi_noise : the median of the index without drift, for these units; NaN without units
     unit, effective_units : the unit of the sampling error, and how many there are; None without a unit
     reason : why there is no sampling error; None if there is
+    edges : largest scores of the bins but the last, ten of equal count of the side that it is held against. A rule
+        keeps those of the first night that it judges
 
     Examples
     --------
@@ -317,10 +319,12 @@ class Drift(Facts, AsJson):
     unit: str | None = None
     effective_units: float | None = None
     reason: str | None = None
+    edges: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; NaN becomes None."""
-        return {"streameval": __version__} | {k: None if v != v else v for k, v in vars(self).items()}
+        """Plain values but the edges; NaN becomes None."""
+        plain = {name: None if value != value else value for name, value in vars(self).items() if name != "edges"}
+        return {"streameval": __version__} | plain
 
     def lines(self) -> list[tuple[str, str]]:
         """Names and values of what there is."""
@@ -328,14 +332,14 @@ class Drift(Facts, AsJson):
         return [(k, v if isinstance(v, str) else digits(v)) for k, v in facts.items() if v == v]
 
 
-def distances(scores: tuple[Array, Array], against: tuple[Array, Array]) -> tuple[float, float, float]:
-    """KS, W1 and PSI of two sets, each of distinct ascending scores and their counts.
+def distances(scores: tuple[Array, Array], against: tuple[Array, Array], edges: Sequence[float] = ()) -> dict[str, Any]:
+    """KS, W1 and PSI of two sets, each of distinct ascending scores and their counts, and the edges of PSI.
 
     Examples
     --------
     >>> one, other = (np.array([0.0, 1.0]), np.array([1, 3])), (np.array([0.0, 1.0]), np.array([2, 2]))
-    >>> [round(value, 3) for value in distances(one, other)]
-    [0.25, 0.25, 0.154]
+    >>> {name: np.round(value, 3).tolist() for name, value in distances(one, other).items()}
+    {'ks': 0.25, 'w1': 0.25, 'psi': 0.154, 'edges': [0.0, 1.0]}
     """
     values = np.union1d(scores[0], against[0])
     counts = np.zeros((2, values.size), np.int64)
@@ -345,12 +349,18 @@ def distances(scores: tuple[Array, Array], against: tuple[Array, Array]) -> tupl
     apart = np.abs(shares[0] - shares[1])
     finite = np.isfinite(values[1:]) & np.isfinite(values[:-1])
     area = float((apart[:-1][finite] * np.diff(values)[finite]).sum())
-    cuts = np.unique(np.searchsorted(shares[1], np.arange(1, 10) / 10 - 1e-12))
-    below = np.cumsum(counts, axis=1)
-    bins: Array = np.diff(np.hstack((np.zeros((2, 1)), below[:, cuts], below[:, -1:])), axis=1)
+    cuts = np.searchsorted(values, edges, "right") - 1 if len(edges) else _deciles(shares[1])
+    below = np.insert(np.cumsum(counts, axis=1), 0, 0, axis=1)
+    bins: Array = np.diff(np.hstack((below[:, :1], below[:, cuts + 1], below[:, -1:])), axis=1)
     share = (bins + 0.5) / (bins + 0.5).sum(axis=1, keepdims=True)  # half a row more, so that no bin is empty
     psi = float(((share[0] - share[1]) * np.log(share[0] / share[1])).sum())
-    return float(apart.max(initial=0)), area, psi
+    own = tuple(edges) or tuple(values[cuts].astype(float).tolist())
+    return {"ks": float(apart.max(initial=0)), "w1": area, "psi": psi, "edges": own}
+
+
+def _deciles(shares: Array) -> Array:
+    """The places where the shares of rows up to there reach 10, 20, … 90 %."""
+    return np.unique(np.searchsorted(shares, np.arange(1, 10) / 10 - 1e-12))
 
 
 def draws(table: Array, against: Array, widths: Array) -> tuple[Array, Array, Array]:
@@ -371,7 +381,7 @@ def draws(table: Array, against: Array, widths: Array) -> tuple[Array, Array, Ar
     normal = np.random.default_rng(0).normal(size=(blocks, _DRAWS)) * math.sqrt((blocks - 1) / blocks)
     drawn = (apart - apart.mean(axis=1, keepdims=True)) @ normal
     reference = np.cumsum(against.sum(axis=1)) / max(1, against.sum())
-    cuts = np.unique(np.searchsorted(reference, np.arange(1, 10) / 10 - 1e-12))
+    cuts = _deciles(reference)
     steps = np.diff(drawn[cuts], axis=0, prepend=0.0, append=0.0)
     shares = np.diff(np.concatenate(([0.0], reference[cuts], [1.0])))
     some = shares > 0

@@ -16,6 +16,7 @@ from streameval.scan.files.tables import Tables
 from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
 from streameval.store.evaluate import nights_of
+from streameval.store.nights.drift import score_request
 from streameval.store.nights.open_nights import OPEN, open_days
 from streameval.store.nights.partitions import day_of, select_entries
 from streameval.wording import few, plural, size, visible
@@ -283,7 +284,7 @@ def _plan_reading(context: StoreContext, verb: str, asked: Mapping[str, Any]) ->
         log = context.judgements(snapshot)
         due = {**log.failing(entries), **log.failing(entries, "undecided")}
         entries = [entry for entry in entries if entry.partition in due]
-    columns: list[str] = []
+    columns, groups = list[str](), list[str]()
     if verb == "show":
         request = configuration.request(**{n: v for n, v in asked.items() if n not in (*names, "as_of", "by")})
         columns = [*request.scores, *request.clusters, *request.sketches]
@@ -294,12 +295,15 @@ def _plan_reading(context: StoreContext, verb: str, asked: Mapping[str, Any]) ->
     elif verb == "attribute":
         columns = [asked[name] for name in ("cluster", "score") if asked.get(name)]
     elif verb == "drift":
+        groups = [w.group for w in score_request(configuration, asked["score"]) if w]
         columns = [asked["score"]]
         both = {entry.partition: entry for entry in (*nights_of(snapshot, asked["against"], single=True), *entries)}
         entries = [both[name] for name in sorted(both, key=list(snapshot.entries).index)]
     sizes: dict[str, list[int]] = {}
     if verb != "info" or asked.get("verify"):
         for state in (s for entry in entries for s in entry.states if not columns or s.of in columns):
+            if groups and state.group not in groups:
+                continue
             sizes.setdefault(f"{state.group} {state.of}", []).append(state.bytes)
     by_state = {name: (len(own), sum(own)) for name, own in sizes.items()}
     files, nbytes = (sum(pair[i] for pair in by_state.values()) for i in (0, 1))

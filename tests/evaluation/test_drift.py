@@ -41,11 +41,11 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     for day in range(1, 6):
         unit = rng.integers(0, 400, 800)
         scores.append((rng.random(800) + 0.3 * (day == 5)).astype(np.float32))
-        table = pa.table({"label": unit % 2, "s": scores[-1], "unit": unit})
+        table = pa.table({"label": unit % 2, "s": scores[-1], "unit": unit, "c": unit % 3})
         (tmp_path / "data" / f"night=2026-01-0{day}").mkdir(parents=True)
         pq.write_table(table, tmp_path / "data" / f"night=2026-01-0{day}" / "a.parquet")
     store = Store(tmp_path / "store", threads=1)
-    store.update(tmp_path / "data", score="s", unit="unit")
+    store.update(tmp_path / "data", score="s", unit="unit", by="c")
     found = drift(tmp_path / "store", score="s", since="2026-01-05", against="2026-01-01..2026-01-04")
     before = np.concatenate(scores[:4])
     assert (found.rows, found.rows_against) == (800, 3200)
@@ -54,6 +54,8 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     assert found.ks_p < 0.01 < store.drift("s", since="2026-01-02", until="2026-01-02", against="2026-01-01").ks_p
     files = drift(tmp_path / "data", score="s", since="2026-01-05", against="2026-01-01..2026-01-04", unit="unit")
     assert files == found
+    both = {"score": "s", "since": "2026-01-02", "against": "2026-01-01..2026-01-03"}  # two nights are on both sides
+    assert drift(tmp_path / "data", unit="unit", **both) == store.drift(**both)
     plain = drift(tmp_path / "data", score="s", against="2026-01-01")
     assert (plain.effective_units, plain.reason) == (None, "without a unit there are no p-values: name one (--unit)")
     for data in (tmp_path / "data", tmp_path / "store"):  # a mistyped date is not every night
@@ -83,6 +85,13 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     rules = ["drift_ks[s] <= 0.05 @95%", "drift_w1[s] <= 0.1", "drift_psi[s] <= 0.2"]
     assert [one.outcome for one in store.check(rules).judgements] == ["failed"] * 3
     assert [one.outcome for one in store.check(rules, "night=2026-01-04", again=True).judgements] == ["passed"] * 3
+    own = store.drift("s", since="2026-01-04", until="2026-01-04", against="2026-01-01..2026-01-03")
+    nights = [f"night=2026-01-0{day}" for day in (4, 5)]
+    psi = store.check(rules[2], nights, again=True).judgements  # between the edges of the night that was judged first
+    before = store.drift("s", since="2026-01-05", until="2026-01-05", against="2026-01-01..2026-01-04")
+    assert psi[0].edges == psi[1].edges == before.edges != own.edges
+    assert psi[1].value == before.psi
+    assert psi[0].value != own.psi
     reason = store.check(rules[0], "night=2026-01-04", again=True).judgements[0].reason
     assert reason == "from 3 usual nights, at least 0 @95% by unit"
     early = store.check(rules[0], "night=2026-01-02").judgements[0]

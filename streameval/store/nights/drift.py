@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval import scan
+from streameval.engine.fold import merge
 from streameval.errors import DataError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation.alarms import Drift, distances, with_error
 from streameval.evaluation.families import FAMILIES, MetricRequest
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from streameval.engine import Engine
+    from streameval.engine.fold import Folded
     from streameval.engine.threads import ThreadEngine
     from streameval.states.protocol import State
     from streameval.store.nights.configuration import Configuration
@@ -50,8 +52,8 @@ def inexact(nights: Nights, request: MetricRequest) -> str:
     return f"vacuum --keep turned the exact scores {request.of} of {few(names)} into bins; {remedy}" if names else ""
 
 
-def drift_of(nights: Nights, against: Nights, engine: Engine, score: str) -> Drift:
-    """How far the scores of some nights are from those of others.
+def drift_of(nights: Nights, against: Nights, engine: Engine, score: str, edges: Sequence[float] = ()) -> Drift:
+    """How far the scores of some nights are from those of others; PSI between edges, or those of `against`.
 
     Memory: 16 bytes for each distinct score of either side.
 
@@ -70,7 +72,7 @@ def drift_of(nights: Nights, against: Nights, engine: Engine, score: str) -> Dri
         if why := inexact(side, request):
             raise DataError(f"drift: {why}")
         states.append((side.merged(engine, request), side.names))
-    drift = _exact(engine, score, states, unit)
+    drift = _exact(engine, score, states, unit, edges)
     if blocks is None:
         remedy = "compare its files (drift DATA --unit)" if nights.configuration.design else "add --unit COLUMN"
         return replace(drift, reason=f"the store keeps no blocks of units: {remedy}")
@@ -112,21 +114,24 @@ def drift_of_files(
         raise SchemaError(f"{scanned.pieces[0].name}: {error}") from None
     exact, blocks = ScoreSpec(*facts, nan="drop"), BlockSpec(*facts, nan="drop", unit=unit)
     wanted = [MetricRequest(FAMILIES["score"], score, spec, ()) for spec in (exact, *[blocks] * (unit is not None))]
-    folded, states = [], []
     night_of = {name: night for _, name, night in inputs}
-    for nights in sides:
-        names = sorted(nights, key=scan.natural)
-        pieces = [piece for piece in scanned.pieces if night_of[piece.name] in nights]
-        if not pieces:
-            raise MissingInputError(f"drift: {few(names)} {'have' if names[1:] else 'has'} no rows")
-        side = replace(scanned, pieces=tuple(pieces), rows=sum(piece.rows for piece in pieces))
+
+    def fold(nights: set[str]) -> list[Folded]:
+        pieces = tuple(piece for piece in scanned.pieces if night_of[piece.name] in nights)
+        some = replace(scanned, pieces=pieces, rows=sum(piece.rows for piece in pieces))
         with engine.progress:
-            folded.append(Files.of(engine, side, None, None, skip=False).folding(wanted).fold())
-        states.append((folded[-1].states[exact], names))
-    drift = _exact(engine, score, states, unit)
+            return [Files.of(engine, some, None, None, skip=False).folding(wanted).fold()] if pieces else []
+
+    both, states, named = fold(sides[0] & sides[1]), [], []
+    for nights, others in (sides, sides[::-1]):
+        named.append(sorted(nights, key=scan.natural))
+        if not (folded := [*fold(nights - others), *both]):
+            raise MissingInputError(f"drift: {few(named[-1])} {'have' if named[-1][1:] else 'has'} no rows")
+        states.append(merge(folded).states)
+    drift = _exact(engine, score, [(own[exact], names) for own, names in zip(states, named, strict=True)], unit)
     if unit is None:
         return replace(drift, reason="without a unit there are no p-values: name one (--unit)")
-    return _with_blocks(drift, *(_blocks(one.states[blocks]) for one in folded))
+    return _with_blocks(drift, *(_blocks(own[blocks]) for own in states))
 
 
 def _dated(data: object) -> list[tuple[object, str, str]]:
@@ -152,7 +157,13 @@ def _nights(names: Sequence[str], spans: Sequence[tuple[str | date | None, ...]]
     return sides
 
 
-def _exact(engine: Engine, score: str, states: Sequence[tuple[State, Sequence[str]]], unit: str | None) -> Drift:
+def _exact(
+    engine: Engine,
+    score: str,
+    states: Sequence[tuple[State, Sequence[str]]],
+    unit: str | None,
+    edges: Sequence[float] = (),
+) -> Drift:
     """The distances of two states of scores, each with the names of its nights."""
     sides = []
     for state, names in states:
@@ -166,7 +177,7 @@ def _exact(engine: Engine, score: str, states: Sequence[tuple[State, Sequence[st
         scores, rows = (np.concatenate(each)[::-1] for each in zip(*parts, strict=True))
         sides.append((scores, rows))
     one, other = (int(rows.sum()) for _, rows in sides)
-    return Drift(score, one, other, *distances(*sides), unit=unit)
+    return Drift(score, one, other, **distances(*sides, edges), unit=unit)
 
 
 def _with_blocks(drift: Drift, one: BlockCounts, other: BlockCounts) -> Drift:

@@ -388,7 +388,7 @@ class Gate:
         at, nights = self.entries.index(entry), RuleNights(self.entries, partial(self._known, rule))
         earlier = nights.usual(at) if rule.how else iter(())
         if rule.metric in DRIFTS:
-            return self._judge_drift(rule, entry, list(islice(nights.usual(at), BASELINE)), nights.resumes)
+            return self._judge_drift(rule, at, nights)
         if rule.always or (rule.how and rule.level is not None):
             return self._judge_replicates(rule, at, nights)
         if rule.slices:
@@ -402,19 +402,18 @@ class Gate:
             judgement = replace(judgement, reason=judgement.reason + nights.resumes(at, judgement.nights))
         return judgement
 
-    def _judge_drift(
-        self, rule: Rule, entry: Entry, usual: Sequence[Entry], resumes: Callable[[int, int], str]
-    ) -> Judgement:
+    def _judge_drift(self, rule: Rule, at: int, nights: RuleNights) -> Judgement:
         """Judge how far the scores of a night are from those of its usual nights."""
+        entry, usual = self.entries[at], list(islice(nights.usual(at), BASELINE))
         if len(usual) < ENOUGH:
             why = f"{plural(len(usual), 'night')} to compare with, {ENOUGH} are needed"
-            return undecided(rule, nan, len(usual), why + resumes(self.entries.index(entry), len(usual)))
+            return undecided(rule, nan, len(usual), why + nights.resumes(at, len(usual)))
         stored, kind = self.nightly.stored, rule.metric.removeprefix("drift_")
         night, others, of = stored.of(entry), stored.of(*usual), str(rule.of)
         if why := inexact(stored.of(entry, *usual), score_request(stored.configuration, of)[0]):
             return undecided(rule, nan, len(usual), why)
         try:
-            drift = drift_of(night, others, self.nightly.engine, of)
+            drift = drift_of(night, others, self.nightly.engine, of, nights.edges(at))
         except DataError as error:
             return judge(rule, Scalar.undefined(rule.metric, str(error)))
         result = replace(Scalar.certain(rule.metric, getattr(drift, kind)), ci_reason=drift.reason)
@@ -423,7 +422,8 @@ class Gate:
             lower = getattr(drift, f"{kind}_lower")
             result = replace(result, ci_lower=lower, ci_upper=inf)
             reason += f", at least {digits(lower)} @{100 * rule.level:g}% by {drift.unit}"
-        judgement = replace(judge(rule, result), nights=len(usual))
+        edges = drift.edges if kind == "psi" else ()
+        judgement = replace(judge(rule, result), nights=len(usual), edges=edges)
         return judgement if judgement.outcome == "undecided" else replace(judgement, reason=reason)
 
     def _judge_replicates(self, rule: Rule, at: int, nights: RuleNights) -> Judgement:

@@ -48,6 +48,7 @@ _SCHEMA = pa.schema(
     | dict.fromkeys(("value", "usual"), pa.float64())
     | dict.fromkeys(("nights", "number"), pa.int64())
     | {"judged": pa.timestamp("us", "UTC"), "windows": pa.list_(pa.list_(pa.float64()))}
+    | {"edges": pa.list_(pa.float64())}
 )
 
 
@@ -77,7 +78,7 @@ class Judgements:
     def __init__(self, location: Location, newest: str = "") -> None:
         self.location = location
         self.newest = newest
-        self._table = RowTable(location, _SCHEMA, later=("windows",))
+        self._table = RowTable(location, _SCHEMA, later=("windows", "edges"))
         self._new: list[Judgement] = []
 
     @cached_property
@@ -93,8 +94,9 @@ class Judgements:
         """The newest judgement of each rule and digest, by night."""
         rows = self._opened[1].sort_by("number").drop_columns(["number"])
         by_night: dict[str, dict[tuple[str, str], Judgement]] = {}
-        tuples = ({"windows": tuple(map(tuple, row.pop("windows") or ()))} | row for row in rows.to_pylist())
-        for one in (Judgement(**row) for row in tuples):
+        for row in rows.to_pylist():
+            lists = {name: row.pop(name) or () for name in ("windows", "edges")}
+            one = Judgement(**row, windows=tuple(map(tuple, lists["windows"])), edges=tuple(lists["edges"]))
             by_night.setdefault(one.partition, {})[one.rule, one.digest] = one
         return by_night
 

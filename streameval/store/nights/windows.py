@@ -6,6 +6,7 @@ usual value             complete nights that passed, were accepted, or failed at
                         anew with an accepted failure; below 3 nights the rule is undecided
 floor                   the 28 nights before, whatever their outcome
 τ²                      the last 28 values about their mean on each side of an accepted failure
+edges of PSI            those of the usual nights of the first judgement since an accepted failure
 ======================  ========================================================================================
 
 `streameval.evaluation.alarms` has the statistics.
@@ -100,6 +101,11 @@ class RuleNights:
             + [one is not None and one.outcome in ("passed", "failed", "undecided") for one in known]
             + [True]
         )
+
+    def edges(self, at: int) -> tuple[float, ...]:
+        """The edges of PSI that the rule has for the night at a place; empty if it has none."""
+        known = map(self.judged, self.entries[max(self.accepted(at), default=-1) + 1 :])
+        return next((one.edges for one in known if one is not None and one.edges), ())
 
     def resumes(self, at: int, there: int) -> str:
         """When judging resumes after the night at a place, with `there` counted nights before it; empty if it does."""
