@@ -179,7 +179,8 @@ def windows(series: Series, judged: Array, floors: Array, level: float) -> dict[
 
 def _sum(nights: Array) -> Array:
     """The sum over nights, one after the other: the same bits whatever other slices there are."""
-    return np.cumsum(nights, axis=0)[-1]
+    total: Array = np.cumsum(nights, axis=0)[-1]
+    return total
 
 
 class End(NamedTuple):
@@ -354,8 +355,8 @@ def distances(scores: tuple[Array, Array], against: tuple[Array, Array], edges: 
     bins: Array = np.diff(np.hstack((below[:, :1], below[:, cuts + 1], below[:, -1:])), axis=1)
     share = (bins + 0.5) / (bins + 0.5).sum(axis=1, keepdims=True)  # half a row more, so that no bin is empty
     psi = float(((share[0] - share[1]) * np.log(share[0] / share[1])).sum())
-    own = tuple(edges) or tuple(values[cuts].astype(float).tolist())
-    return {"ks": float(apart.max(initial=0)), "w1": area, "psi": psi, "edges": own}
+    ends = tuple(edges) or tuple(values[cuts].astype(float).tolist())
+    return {"ks": float(apart.max(initial=0)), "w1": area, "psi": psi, "edges": ends}
 
 
 def _deciles(shares: Array) -> Array:

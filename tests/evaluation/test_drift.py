@@ -54,8 +54,9 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     assert found.ks_p < 0.01 < store.drift("s", since="2026-01-02", until="2026-01-02", against="2026-01-01").ks_p
     files = drift(tmp_path / "data", score="s", since="2026-01-05", against="2026-01-01..2026-01-04", unit="unit")
     assert files == found
-    both = {"score": "s", "since": "2026-01-02", "against": "2026-01-01..2026-01-03"}  # two nights are on both sides
-    assert drift(tmp_path / "data", unit="unit", **both) == store.drift(**both)
+    both = "2026-01-01..2026-01-03"  # two nights are on both sides
+    shared = drift(tmp_path / "data", score="s", unit="unit", since="2026-01-02", against=both)
+    assert shared == store.drift("s", since="2026-01-02", against=both)
     plain = drift(tmp_path / "data", score="s", against="2026-01-01")
     assert (plain.effective_units, plain.reason) == (None, "without a unit there are no p-values: name one (--unit)")
     for data in (tmp_path / "data", tmp_path / "store"):  # a mistyped date is not every night
@@ -88,9 +89,9 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     own = store.drift("s", since="2026-01-04", until="2026-01-04", against="2026-01-01..2026-01-03")
     nights = [f"night=2026-01-0{day}" for day in (4, 5)]
     psi = store.check(rules[2], nights, again=True).judgements  # between the edges of the night that was judged first
-    before = store.drift("s", since="2026-01-05", until="2026-01-05", against="2026-01-01..2026-01-04")
-    assert psi[0].edges == psi[1].edges == before.edges != own.edges
-    assert psi[1].value == before.psi
+    newest = store.drift("s", since="2026-01-05", until="2026-01-05", against="2026-01-01..2026-01-04")
+    assert psi[0].edges == psi[1].edges == newest.edges != own.edges
+    assert psi[1].value == newest.psi
     assert psi[0].value != own.psi
     reason = store.check(rules[0], "night=2026-01-04", again=True).judgements[0].reason
     assert reason == "from 3 usual nights, at least 0 @95% by unit"

@@ -59,7 +59,8 @@ class CellArrays(NamedTuple):
     words, rest : uint64 arrays of shape (n,) and (n, n_further), the cells of clusters of several rows: the words of
         the class, then count n and cluster size c, in one word or in two, then the words of the cluster if there is
         room for them
-    lone : uint64 array of shape (n, n_class), the classes of singleton cells (n = c = 1)
+    lone : uint64 array of shape (n, n_class), the classes of singleton cells (n = c = 1); then the words of the cluster
+        if there is room for them
     sizes : int64 array, incremented at the size of each cluster
     large : int64 array of shape (n,), sizes that are no indices of `sizes`
     """
@@ -213,6 +214,8 @@ def _emit_clusters(count, cluster, class_, packed, own, out, at, alone, big, max
         _emit(clusters, k, columns, classes, clusters, k, n, c, packed, out, at)
         for m in range(classes):
             out.lone[alone, m] = clusters[k, 1 + columns + m]
+        for m in range(out.lone.shape[1] - classes):
+            out.lone[alone, classes + m] = clusters[k, m]
         at += np.uint64(c != _ONE)
         alone += np.uint64(c == _ONE)
         maxima += n

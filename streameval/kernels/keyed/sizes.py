@@ -105,7 +105,8 @@ def separate(rows, b, further, last, marks, shift, found, words, rest, counts, a
 
     `marks` counts the rows of each slot; a row alone in its slot is a singleton, which finds nine of ten. No branch
     depends on the data. Keys have ``len(further)`` further words; `lone` takes the last ``len(last)`` of these for
-    singletons. `found` and `alone` rows are already in the outputs, which have room for all rows and one more.
+    singletons, then the words before them if there is room. `found` and `alone` rows are already in the outputs, which
+    have room for all rows and one more.
     """
     columns, wanted = len(further), len(last)
     for r in range(rows.starts.shape[0]):
@@ -128,6 +129,8 @@ def separate(rows, b, further, last, marks, shift, found, words, rest, counts, a
             again = np.uint64(marks[(word << _BUCKET_BITS) >> shift] > 1)
             for c in range(wanted):
                 lone[alone, c] = word_at(rest_column, i * columns + columns - wanted + c)
+            for c in range(lone.shape[1] - wanted):
+                lone[alone, wanted + c] = word_at(rest_column, i * columns + c - 1) if c else word
             found += again
             alone += np.uint64(1) - again
     return found, alone

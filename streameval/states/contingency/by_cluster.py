@@ -152,6 +152,18 @@ def _classless_clusters(cells: KeyedCounts, keys: Keys, interval: Interval, budg
     return KeyedCounts.built(builder)
 
 
+@contextmanager
+def bucket_arrays(keys: Keys, rows: int, places: SegmentAddresses, budget: Budget) -> Iterator[BucketArrays]:
+    """Arrays for the largest bucket, which has `rows` rows."""
+    width = sum(keys)
+    widths = (width + 2,), (keys.class_ + 2,), (), (width - 1,)
+    shapes = (*((each, np.uint64) for each in widths), ((), np.int64))
+    with budget.borrowed(rows, *shapes) as (clusters, strays, words, rest, counts):
+        slots = slots_for(np.array([0, rows]))
+        counts = counts if places.at.counts.any() else counts[:0]
+        yield BucketArrays(slots, clusters, strays, marks_for(rows), words, rest, counts)
+
+
 class _Pass:
     """A visit to an interval of clusters.
 
@@ -208,7 +220,7 @@ class _Pass:
             most = max(_CELLS + _CELLS // 8, *(int(items[i:j].sum()) for i, j in cuts))
         shapes = ((), np.uint64), ((further,), np.uint64), ((keys.class_,), np.uint64), ((), np.int64)
         with (
-            self._bucket_arrays(int(items.max(initial=0)), places) as own,
+            bucket_arrays(keys, int(items.max(initial=0)), places, self._budget) as own,
             self._budget.borrowed(most, *shapes) as (words, rest, singles, large),
         ):
             columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_))
@@ -233,17 +245,6 @@ class _Pass:
         if self._watcher is not None:
             cells = [(numbers, classes, rows)]
             self._watcher.add_clusters(clusters.ids, clusters.totals, np.zeros_like(clusters.totals), cells)
-
-    @contextmanager
-    def _bucket_arrays(self, rows: int, places: SegmentAddresses) -> Iterator[BucketArrays]:
-        """Arrays for the largest bucket."""
-        width, class_ = sum(self._keys), self._keys.class_
-        widths = (width + 2,), (class_ + 2,), (), (width - 1,)
-        shapes = (*((each, np.uint64) for each in widths), ((), np.int64))
-        with self._budget.borrowed(rows, *shapes) as (clusters, strays, words, rest, counts):
-            slots = slots_for(np.array([0, rows]))
-            counts = counts if places.at.counts.any() else counts[:0]
-            yield BucketArrays(slots, clusters, strays, marks_for(rows), words, rest, counts)
 
     def _take_giant(self, keyed: KeyedCounts, bucket: int, room: int) -> None:
         """Visit the clusters of a bucket too large for memory."""

@@ -24,20 +24,24 @@ transitions. *KDD*, 706-711.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
+from streameval.kernels.contingency.cells import CellArrays, cluster_cells
 from streameval.kernels.contingency.tables import add_margins, first_largest
 from streameval.kernels.keys import ID_BUCKETS, unmix
+from streameval.states.contingency.by_cluster import bucket_arrays
 from streameval.states.contingency.cells import Keys, cut_within, interval_items, numbered, parted
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.layout import Interval, Layout
+from streameval.states.keyed.ids import id_codes
+from streameval.states.keyed.layout import Interval, Layout, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.contingency.counts import ContingencySpec
@@ -47,6 +51,7 @@ OLD_FATES = ("continued", "absorbed", "dispersed")
 NEW_FATES = ("continued", "split_off", "formed")
 _BEST, _HALF, _WHOLE, _LARGE = (np.uint64(1 << bit) for bit in range(4))  # of a cell among those of its new cluster
 _FLAGS = np.uint64(4)
+_ROWS = 1 << 19  # rows that are grouped together
 
 
 @dataclass(frozen=True)
@@ -100,25 +105,24 @@ class _Cells:
 
     Attributes
     ----------
-    own, other : uint64 arrays, words of the ids of each cell: of the cluster that is visited, and of the other side
+    other : uint64 array of shape (n_cells, n_words), ids of the other side
     rows : int64 array of shape (n_cells,)
-    owner : int64 array of shape (n_cells,), the number of the visited cluster
+    owner : int64 array of shape (n_cells,), the number of the cluster
     sizes : int64 array of shape (n_clusters,)
     """
 
-    own: Array
     other: Array
     rows: Array
     owner: Array
     sizes: Array
 
     @classmethod
-    def of(cls, words: Array, rows: Array, own: int, bounds: Array) -> _Cells:
-        """Distinct cells by bucket, whose first `own` words are those of the visited cluster."""
-        owner, first = numbered(bounds, np.ascontiguousarray(words[:, 0]), words[:, 1:own], own - 1)
+    def of(cls, words: Array, rest: Array, rows: Array, own: int, bounds: Array) -> _Cells:
+        """Distinct cells by bucket, whose first `own` words are those of the cluster, then those of the other side."""
+        owner, first = numbered(bounds, words, rest, own - 1)
         sizes, unused = np.zeros((2, first.size), np.int64)
         add_margins(owner, rows, owner, sizes, unused)
-        return cls(words[:, :own], words[:, own:], rows, owner, sizes)
+        return cls(rest[:, own - 1 :], rows, owner, sizes)
 
     def largest(self, kind: str) -> Array:
         """The largest cell of each cluster; of several, the one of the smallest other id."""
@@ -132,34 +136,32 @@ class _Cells:
 
 def _pairs(sizes: Array) -> int:
     """Pairs of rows within some groups."""
-    several = zip(*(column.tolist() for column in np.unique(sizes, return_counts=True)), strict=True)
-    return sum(size * (size - 1) // 2 * times for size, times in several)
+    pairs = sizes * (sizes - 1) // 2
+    return (int((pairs >> 32).sum()) << 32) + int((pairs & 0xFFFFFFFF).sum())
 
 
-def _read(keyed: KeyedCounts, interval: Interval, label: int = 0) -> tuple[Array, Array, Array]:
-    """Rows of a label in an interval, their first words unmixed, their counts, and where their buckets begin."""
+def _lone(keyed: KeyedCounts, label: int, interval: Interval) -> tuple[Array, Array]:
+    """The ids of rows without one of the other side in an interval, their first words mixed, and their counts."""
     side = keyed.gather(*interval)[label]
     counts = side.counts if side.counts.size else np.ones(side.words.size, np.int64)
-    return np.column_stack((unmix(side.words), side.rest)), counts, side.starts
+    return np.column_stack((side.words, side.rest)), counts
 
 
-def _merge(words: Array, counts: Array, bounds: Array, ids: int) -> tuple[Array, Array, Array, Array]:
+def _merge(words: Array, rest: Array, counts: Array, bounds: Array, ids: int) -> tuple[Array, Array, Array, Array]:
     """The first row of each distinct id of some words, its count, where buckets begin, and the number of each row."""
-    number, first = numbered(bounds, np.ascontiguousarray(words[:, 0]), words[:, 1:ids], ids - 1)
+    number, first = numbered(bounds, words, rest, ids - 1)
     rows, unused = np.zeros((2, first.size), np.int64)
     add_margins(number, counts, number, rows, unused)
     return first, rows, np.searchsorted(first, bounds), number
 
 
-def _unmatched(words: Array, rows: Array, others: Array) -> Array:
+def _unmatched(words: Array, rows: Array, others: Sequence[Array]) -> Array:
     """The sizes of the clusters with these words and rows that are not among the words of others."""
-    if not rows.size:
-        return rows
-    both = np.concatenate((others, words))
+    both = np.concatenate((*others, words))
     number, first = numbered(np.array([0, len(both)]), np.ascontiguousarray(both[:, 0]), both[:, 1:], both.shape[1] - 1)
-    sizes = np.zeros(first.size, np.int64)
-    np.add.at(sizes, number[len(others) :], rows)
-    return sizes[first >= len(others)]
+    sizes, before = np.zeros(first.size, np.int64), len(both) - len(words)
+    np.add.at(sizes, number[before:], rows)
+    return sizes[first >= before]
 
 
 @dataclass(frozen=True)
@@ -197,37 +199,80 @@ class ByNew(_Visited):
 
     def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, ByOld]:
         """Sums over the new clusters of an interval, and their cells by old cluster."""
+        form, new, start = self.form, self.form.keys.cluster, interval[0]
+        left, (lone, arrived) = self.alone.range(*interval), _lone(self.cells, 1, interval)
+        items, ids = self.cells.items_in(*interval)[0::2], [lone[:0, :new]]
+        builder = SegmentBuilder.fitting(form.cells, budget, min(SLAB, max(1, int(items.sum()))))
+        counts = Counter(
+            rows=int(self.cells.rows[2 * start : 2 * interval[1] : 2].sum()),
+            arrived=int(arrived.sum()),
+            left=int(left.rows[0::2].sum()),
+        )
+        for i, j in cut(items, _ROWS):
+            with self._grouped((start + i, start + j), budget) as (cells, singles, sizes):
+                if arrived.size:
+                    ids += [cells[:, :new], singles[:, -new:].copy()]
+                counts["pairs_new"] += _pairs(sizes)
+                counts["pairs_both"] += self._hand_on(cells, (start + i, start + j), builder)
+                one = np.full(len(singles), int(_BEST | _HALF | _WHOLE | _LARGE * (form.least <= 1)) + 16, np.uint64)
+                tag = [singles[:, form.keys.class_], np.ones_like(one)] if form.tags else []
+                builder.add_ids(
+                    [
+                        *singles[:, : form.keys.class_].T,
+                        unmix(singles[:, -new]),
+                        *singles[:, singles.shape[1] - new + 1 :].T,
+                        one,
+                        *tag,
+                    ]
+                )
+        born = _unmatched(lone[:, :new], arrived, ids) if arrived.size else arrived
+        counts["births"] = int(np.count_nonzero(born >= form.least))
+        no_tags = np.zeros((2, max(1, form.tags)), np.int64)
+        return Tally(counts, by_tag=no_tags), ByOld(form, KeyedCounts.built(builder), left)
+
+    @contextmanager
+    def _grouped(self, interval: Interval, budget: Budget) -> Iterator[tuple[Array, Array, Array]]:
+        """The rows of both ids in a short interval, by new cluster.
+
+        Yields
+        ------
+        cells : uint64 array, of clusters of several rows: words of the new and of the old id, the tag, and rows
+        singles : uint64 array, of clusters of one row: words of the old id, the tag, and words of the new id
+        sizes : int64 array, rows of the clusters of several
+        """
+        (new, old), items = self.form.keys, self.cells.items_in(*interval)[0::2]
+        places, further = self.cells.places(*interval), old + bool(self.form.tags)
+        shapes = ((), np.uint64), ((further + 1 + new,), np.uint64), ((further + new,), np.uint64), ((), np.int64)
+        with (
+            bucket_arrays(Keys(new, further), int(items.max(initial=0)), places, budget) as own,
+            budget.borrowed(int(items.sum()), *shapes) as (words, rest, singles, sizes),
+        ):
+            out = CellArrays(words, rest, singles, np.zeros(2, np.int64), sizes)
+            columns = tuple(range(new - 1)), tuple(range(further))
+            cells, alone, several, _ = cluster_cells(places.at, 0, items.size, *columns, False, own, out)
+            entries = np.column_stack((rest[:cells, further + 1 :], words[:cells], rest[:cells, :further]))
+            yield entries, singles[:alone], sizes[:several]
+
+    def _hand_on(self, entries: Array, interval: Interval, builder: SegmentBuilder) -> int:
+        """Hand on the cells of clusters of several rows, see `_grouped`; returns the pairs of rows within them."""
         form, (new, old) = self.form, self.form.keys
-        entries, each, bounds = _read(self.cells, interval)
-        at, each, bounds, _ = _merge(entries, each, bounds, entries.shape[1])
-        entries = words = entries[at]
-        rows, cell = each, np.arange(each.size)
+        bounds = np.searchsorted(id_codes(entries[:, 0]) >> 1, np.arange(interval[0], interval[1] + 1))
+        each = entries[:, -1].astype(np.int64)
+        first: slice | Array = slice(None)
+        cell: slice | Array = slice(None)
+        words, rest, rows = np.ascontiguousarray(entries[:, 0]), entries[:, 1 : new + old], each
         if form.tags:
-            at, rows, bounds, cell = _merge(entries, each, bounds, new + old)
-            words = entries[at, : new + old]
-        cells = _Cells.of(words, rows, new, bounds)
+            first, rows, bounds, cell = _merge(words, rest, each, bounds, new + old)
+        cells = _Cells.of(words[first], rest[first], rows, new, bounds)
         sizes = cells.sizes[cells.owner]
         flags = np.zeros(rows.size, np.uint64)
         flags[cells.largest(form.spec.class_type)] |= _BEST
         for flag, holds in ((_HALF, 2 * rows > sizes), (_WHOLE, rows == sizes), (_LARGE, sizes >= form.least)):
             flags[holds] |= flag
-        lone, arrived, _ = _read(self.cells, interval, 1)
-        born = _unmatched(lone[:, :new], arrived, words[:, :new])
-        left = self.alone.range(*interval)
-        counts = Counter(
-            rows=int(rows.sum()),
-            arrived=int(arrived.sum()),
-            left=int(left.rows[0::2].sum()),
-            births=int(np.count_nonzero(born >= form.least)),
-            pairs_both=_pairs(rows),
-            pairs_new=_pairs(cells.sizes),
-        )
-        packed = (rows.astype(np.uint64) << _FLAGS) | flags
-        more = [entries[:, new + old], each.view(np.uint64)] if form.tags else []
-        columns = [*words[cell, new:].T, *words[cell, :new].T, packed[cell], *more]
-        return Tally(counts, by_tag=np.zeros((2, max(1, form.tags)), np.int64)), ByOld(
-            form, _built(form.cells, columns, budget), left
-        )
+        packed = ((rows.astype(np.uint64) << _FLAGS) | flags)[cell]
+        tag = [entries[:, new + old], each.view(np.uint64)] if form.tags else []
+        builder.add_ids([*rest[:, new - 1 :].T, unmix(words), *rest[:, : new - 1].T, packed, *tag])
+        return _pairs(rows)
 
 
 class ByOld(_Visited):
@@ -239,14 +284,15 @@ class ByOld(_Visited):
     def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, ByFate]:
         """Sums over the old clusters of an interval, and the cells that their new clusters need."""
         form, (new, old) = self.form, self.form.keys
-        ids = new + old
-        entries, ones, bounds = _read(self.cells, interval)  # each cell and tag once
-        first = cell = np.arange(len(entries))
+        ids, side = new + old, self.cells.gather(*interval)[0]  # each cell and tag once
+        words, rest, bounds = side.words, side.rest, side.starts
+        first: slice | Array = slice(None)
+        cell: slice | Array = slice(None)
         if form.tags:
-            first, _, bounds, cell = _merge(entries, ones, bounds, ids)
-        words, flags = entries[first, :ids], entries[first, ids]
+            first, _, bounds, cell = _merge(words, rest, np.ones(words.size, np.int64), bounds, ids)
+        flags, others = rest[first, ids - 1], rest[first, : ids - 1]
         rows = (flags >> _FLAGS).astype(np.int64)
-        cells = _Cells.of(words, rows, old, bounds)
+        cells = _Cells.of(words[first], others, rows, old, bounds)
         best = cells.largest(form.spec.cluster_type)
         stays = (flags[best] & _BEST) > 0
         fates = np.where(stays, 0, np.where(2 * rows[best] > cells.sizes, 1, 2))
@@ -255,8 +301,8 @@ class ByOld(_Visited):
         whole, large = (flags & _WHOLE) > 0, (flags & _LARGE) > 0
         old_large = cells.sizes >= form.least
         settled = whole & ~paired
-        alone, left, _ = _read(self.alone, interval)
-        gone = _unmatched(alone, left, words[:, :old])
+        alone, left = _lone(self.alone, 0, interval)
+        gone = _unmatched(alone, left, [np.column_stack((words, rest[:, : old - 1]))]) if left.size else left
         counts = Counter(
             kept=int(rows[paired].sum()),
             continued=int(np.count_nonzero(paired & (large | old_large[cells.owner]))),
@@ -268,15 +314,15 @@ class ByOld(_Visited):
         )
         moved, by_tag = np.zeros((3, 3), np.int64), np.zeros((2, max(1, form.tags)), np.int64)
         np.add.at(moved[:, 1], fates[cells.owner[settled]], rows[settled])
-        tags = entries[:, ids + 1].astype(np.int64) if form.tags else np.zeros(len(entries), np.int64)
-        each = entries[:, ids + 2].astype(np.int64) if form.tags else rows
-        np.add.at(by_tag[0], tags, each)
-        np.add.at(by_tag[1], tags, each * paired[cell])
-        rest = ~whole
-        fate = fates[cells.owner] + 3 * np.where(paired, 2, ((flags & _BEST) > 0) & ((flags & _HALF) > 0))
-        facts = (rows.astype(np.uint64) << _FLAGS) | fate.astype(np.uint64)
-        large_word = large.astype(np.uint64)
-        columns = [*words[rest, old:].T, facts[rest], large_word[rest]]
+        if form.tags:
+            tags, each = rest[:, ids].astype(np.int64), rest[:, ids + 1].astype(np.int64)
+            np.add.at(by_tag[0], tags, each)
+            np.add.at(by_tag[1], tags, each * paired[cell])
+        kept = ~whole
+        half = (flags[kept] & (_BEST | _HALF)) == (_BEST | _HALF)
+        fate = fates[cells.owner[kept]] + 3 * np.where(paired[kept], 2, half)
+        facts = (rows[kept].astype(np.uint64) << _FLAGS) | fate.astype(np.uint64)
+        columns = [*others[kept, old - 1 :].T, facts, large[kept].astype(np.uint64)]
         cells_on = _built(Layout(ID_BUCKETS, 64, new + 2), columns, budget)
         return Tally(counts, moved, by_tag), ByFate(form, cells_on, KeyedCounts(self.alone.layout))
 
@@ -289,13 +335,13 @@ class ByFate(_Visited):
 
     def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, None]:
         """Sums over the new clusters of an interval."""
-        new = self.form.keys.cluster
-        words, times, bounds = _read(self.cells, interval)
-        rows, facts = (words[:, new] >> _FLAGS).astype(np.int64), (words[:, new] & np.uint64(15)).astype(np.int64)
-        owner, first = numbered(bounds, np.ascontiguousarray(words[:, 0]), words[:, 1:new], new - 1)
+        new, side = self.form.keys.cluster, self.cells.gather(*interval)[0]
+        rows, facts = (side.rest[:, new - 1] >> _FLAGS).astype(np.int64), (side.rest[:, new - 1] & 15).astype(np.int64)
+        times = side.counts if side.counts.size else np.ones(rows.size, np.int64)
+        owner, first = numbered(side.starts, side.words, side.rest, new - 1)
         state = np.zeros(first.size, np.int64)  # 2: continued, 1: split off, 0: formed
         np.maximum.at(state, owner, facts // 3)
-        fates, large = 2 - state, words[first, new + 1] > 0
+        fates, large = 2 - state, side.rest[first, new] > 0
         others = facts // 3 < 2
         moved = np.zeros((3, 3), np.int64)
         np.add.at(moved, (facts[others] % 3, fates[owner[others]]), (rows * times)[others])
