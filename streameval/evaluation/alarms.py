@@ -324,13 +324,13 @@ class Drift(Facts, AsJson):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values but the edges; NaN becomes None."""
-        plain = {name: None if value != value else value for name, value in vars(self).items() if name != "edges"}
-        return {"streameval": __version__} | plain
+        own = {name: value for name, value in vars(self).items() if name != "edges"}
+        return {"streameval": __version__} | {name: None if value != value else value for name, value in own.items()}
 
     def lines(self) -> list[tuple[str, str]]:
         """Names and values of what there is."""
-        facts = {name.replace("_", " "): value for name, value in vars(self).items() if value is not None}
-        return [(k, v if isinstance(v, str) else digits(v)) for k, v in facts.items() if v == v]
+        facts = [(name.replace("_", " "), value) for name, value in self.to_dict().items() if name != "streameval"]
+        return [(k, v if isinstance(v, str) else digits(v)) for k, v in facts if v is not None]
 
 
 def distances(scores: tuple[Array, Array], against: tuple[Array, Array], edges: Sequence[float] = ()) -> dict[str, Any]:
