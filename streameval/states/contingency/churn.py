@@ -51,7 +51,7 @@ OLD_FATES = ("continued", "absorbed", "dispersed")
 NEW_FATES = ("continued", "split_off", "formed")
 _BEST, _HALF, _WHOLE, _LARGE = (np.uint64(1 << bit) for bit in range(4))  # of a cell among those of its new cluster
 _FLAGS = np.uint64(4)
-_ROWS = 1 << 19  # rows that are grouped together
+_ROWS = 1 << 17  # rows that are grouped together
 
 
 @dataclass(frozen=True)
@@ -283,6 +283,18 @@ class ByOld(_Visited):
 
     def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, ByFate]:
         """Sums over the old clusters of an interval, and the cells that their new clusters need."""
+        start, items = interval[0], np.add.reduce([run.items_in(*interval)[0::2] for run in self.runs().values()])
+        layout = Layout(ID_BUCKETS, 64, self.form.keys.cluster + 2)
+        builder = SegmentBuilder.fitting(layout, budget, min(SLAB, max(1, int(items.sum()))))
+        tally = Tally(by_tag=np.zeros((2, max(1, self.form.tags)), np.int64))
+        for i, j in cut(items, _ROWS):  # their arrays stay in the cache
+            more, columns = self._settle((start + i, start + j))
+            tally += more
+            builder.add_ids(columns)
+        return tally, ByFate(self.form, KeyedCounts.built(builder), KeyedCounts(self.alone.layout))
+
+    def _settle(self, interval: Interval) -> tuple[Tally, list[Array]]:
+        """Sums over the old clusters of a short interval, and the columns of the cells that are needed."""
         form, (new, old) = self.form, self.form.keys
         ids, side = new + old, self.cells.gather(*interval)[0]  # each cell and tag once
         words, rest, bounds = side.words, side.rest, side.starts
@@ -323,8 +335,7 @@ class ByOld(_Visited):
         fate = fates[cells.owner[kept]] + 3 * np.where(paired[kept], 2, half)
         facts = (rows[kept].astype(np.uint64) << _FLAGS) | fate.astype(np.uint64)
         columns = [*others[kept, old - 1 :].T, facts, large[kept].astype(np.uint64)]
-        cells_on = _built(Layout(ID_BUCKETS, 64, new + 2), columns, budget)
-        return Tally(counts, moved, by_tag), ByFate(form, cells_on, KeyedCounts(self.alone.layout))
+        return Tally(counts, moved, by_tag), columns
 
 
 class ByFate(_Visited):
@@ -350,10 +361,3 @@ class ByFate(_Visited):
             formed=int(np.count_nonzero((fates == 2) & large)),
         )
         return Tally(counts, moved, np.zeros((2, max(1, self.form.tags)), np.int64)), None
-
-
-def _built(layout: Layout, columns: Sequence[Array], budget: Budget) -> KeyedCounts:
-    """Rows of these columns, the first word mixed."""
-    builder = SegmentBuilder.fitting(layout, budget, min(SLAB, max(1, columns[0].size)))
-    builder.add_ids([np.ascontiguousarray(column) for column in columns])
-    return KeyedCounts.built(builder)
