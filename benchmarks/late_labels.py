@@ -1,12 +1,7 @@
-"""The goals of late labels, measured side by side in one process: processor time, the median of alternating runs.
-
-python benchmarks/late_labels.py                       2·10⁷ rows, ten nights of 2·10⁶: some minutes
-python benchmarks/late_labels.py --rows 1000000 --night 200000 --nights 4
-"""
+"""The goals of late labels (`store.py --labels`), measured in one process: processor time, the median of runs."""
 
 from __future__ import annotations
 
-import argparse
 import time
 from functools import partial
 from pathlib import Path
@@ -90,7 +85,7 @@ def nights(folder: Path, rows: int, count: int) -> None:
         return store, (time.process_time() - began) / (count - 1)
 
     def spent(store: Store, ids: np.ndarray, size: int) -> float:
-        return median(lambda: deliver(store, rng.choice(ids, size, replace=False)))
+        return median(lambda: deliver(store, rng.choice(ids, min(size, ids.size), replace=False)))
 
     lone, own, orphans = Store(folder / "lone"), np.arange(rows * count), np.arange(10**12, 10**12 + 10**6)
     lone.update(data[0], score="score", on="id")
@@ -109,13 +104,9 @@ def nights(folder: Path, rows: int, count: int) -> None:
         report(f"{what}: replace ÷ a touched night", replaced / each, "≥ 3, with sizes 8")
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--night", type=int, default=2_000_000)
-    parser.add_argument("--nights", type=int, default=10)
-    options = parser.parse_args()
+def measure(rows: int, night: int, count: int) -> None:
+    """Print the goals, and what is measured of `rows` rows and of `count` nights of `night` rows."""
     print("| work | measured | goal |\n|---|--:|--:|")
     with TemporaryDirectory(dir="/var/tmp") as place:
-        joins(Path(place, "joins"), options.rows)
-        nights(Path(place, "nights"), options.night, options.nights)
+        joins(Path(place, "joins"), rows)
+        nights(Path(place, "nights"), night, count)

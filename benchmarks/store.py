@@ -3,6 +3,7 @@
     python benchmarks/store.py                                   365 nights of 10⁶ rows: 2 GB, some minutes
     python benchmarks/store.py --nights 60 --repeat 2            a minute
     python benchmarks/store.py --small                           nights of 10⁴ rows by the command line, 1 and 365
+    python benchmarks/store.py --labels                          labels that come late: 2·10⁷ rows, nights of 2·10⁶
 
 A night has a label and a float32 score. Nights land one at a time, and the time of a night is that of `update`: finding
 it, folding it, committing it, and its metrics. The last nights land alternately in this store and in a second one that
@@ -26,6 +27,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import dask
+import late_labels
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -159,8 +161,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--labels", action="store_true", help="twenty and two times --rows, at most ten --nights")
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp/streameval-benchmark-store"))
     given = parser.parse_args()
+    if given.labels:
+        late_labels.measure(20 * given.rows, 2 * given.rows, min(given.nights, 10))
+        return
     if given.small:
         with TemporaryDirectory() as folder:
             small(Path(folder))
