@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from streameval import evaluate
 from streameval.errors import CorruptFileError
+from streameval.kernels import pages as kernels
 from streameval.scan import plan, read
 from streameval.scan.parquet import columns as decoded
 
@@ -220,6 +221,23 @@ def test_damaged_pages_are_refused_or_equal(table: pa.Table, options: dict[str, 
                 continue
             with suppress(OSError):  # of Arrow, for what does not matter here, such as the bytes of statistics
                 assert values == expected(path, [name])
+
+
+def test_levels_of_old_writers_are_bits_from_the_highest_on() -> None:
+    """Definition levels that are bit-packed have no length, and those of nulls are 0 ("Bit-packed (Deprecated)")."""
+    present = np.array([1, 0, 1, 1, 0, 0, 1, 1, 0, 1], np.uint8)
+    body, table = np.append(np.packbits(present), np.uint8(9)), np.zeros((1, kernels.COLUMNS), np.int64)
+    fields = {kernels.COUNT: 10, kernels.LEVELS: kernels.BIT_PACKED, kernels.SIZE: body.size}
+    for place, number in (fields | {kernels.ADDRESS: body.ctypes.data}).items():
+        table[0, place] = number
+    assert kernels.find_values(table, True) == 0
+    assert table[0, kernels.START] == 2
+    streams = np.array([*table[0, [kernels.LEVELS_ADDRESS, kernels.LEVELS_SIZE, kernels.COUNT]], kernels.REVERSED])
+    levels = np.zeros(10, np.uint8)
+    assert kernels.unpack(streams[:, None].copy(), 2, levels)
+    assert levels.tolist() == present.tolist()
+    table[0, kernels.SIZE] = 1
+    assert kernels.find_values(table, True) == -1
 
 
 def test_damaged_column_is_named(tmp_path: Path) -> None:
