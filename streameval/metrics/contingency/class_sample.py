@@ -284,7 +284,10 @@ def sample_classes(
     each = np.stack((pairs, cluster_pairs, every, by_unit(n**2 / b), recall, size, equal, np.ones(size.size)))
     weight, certain = np.ones(size.size), np.zeros(size.size, np.bool_)
     if recorded is not None:
-        weight = 1 / recorded.probabilities(names, size)
+        whole = size.copy()
+        if of_clusters:
+            whole[place] = b  # with rows that have no class
+        weight = 1 / recorded.probabilities(names, whole)
         certain = weight == 1
     if kind == "size":
         left, drawn = float(rows), size.size
