@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from streameval import churn
 from streameval.errors import DataError, OptionError
+from streameval.states.contingency.churn import _pairs
 
 if TYPE_CHECKING:
     from streameval.evaluation.costs.churn import Churn
@@ -100,6 +101,12 @@ def test_identical_tables_keep_all_and_swapped_sides_swap_names() -> None:
     same = found([f"c{i}" for i in old.tolist()], [f"d{i}" for i in old.tolist()], least=1)
     assert same.kept == same.rows == old.size
     assert same.old["continued"] == same.old["clusters"] == np.unique(old).size
+
+
+def test_pairs_of_huge_clusters_are_exact() -> None:
+    """Sizes whose products, and sums of pairs, exceed 63 bits."""
+    sizes = [0, 1, 2, 2**31 - 1, 3_100_000_000, 2**40, *[2**31 - 1] * 9]
+    assert _pairs(np.array(sizes)) == sum(comb(size, 2) for size in sizes)
 
 
 def test_decimal_ids_are_integers() -> None:

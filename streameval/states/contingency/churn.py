@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import comb
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -135,9 +136,11 @@ class _Cells:
 
 
 def _pairs(sizes: Array) -> int:
-    """Pairs of rows within some groups."""
-    pairs = sizes * (sizes - 1) // 2
-    return (int((pairs >> 32).sum()) << 32) + int((pairs & 0xFFFFFFFF).sum())
+    """Pairs of rows within some groups; products of large sizes exceed 63 bits, and so do sums."""
+    large = sizes >= 1 << 31
+    pairs = np.where(large, 0, sizes) * (sizes - 1) // 2
+    total = (int((pairs >> 32).sum()) << 32) + int((pairs & 0xFFFFFFFF).sum())
+    return total + sum(comb(size, 2) for size in sizes[large].tolist())
 
 
 def _lone(keyed: KeyedCounts, label: int, interval: Interval) -> tuple[Array, Array]:
