@@ -316,6 +316,8 @@ class MetricRequest:
     by : slicing columns, if this is the sliced state that a store keeps; otherwise empty
     interval_sources : metrics without results of their own: the intervals of other metrics are made of their replicates
     repeated : whether the state has each row once for each of several classes
+    further : group and column of the states that the metrics read besides this one
+    of_store : whether the state is that of all nights of a store, whichever are evaluated
     """
 
     family: Family[Any]
@@ -326,6 +328,8 @@ class MetricRequest:
     by: str = ""
     interval_sources: tuple[Metric, ...] = ()
     repeated: bool = False
+    further: tuple[tuple[str, str], ...] = ()
+    of_store: bool = False
 
     @property
     def group(self) -> str:
@@ -370,18 +374,11 @@ class Family(ABC, Generic[F]):
     name : name of the family
     column : the option that names its columns
     replication : how the replicates of its metrics are computed
-    of_store : whether its states are those of all nights of a store, whichever are evaluated
     """
 
     name: ClassVar[str]
     column: ClassVar[str]
     replication: ClassVar[type[Replication]] = Replication
-    of_store: ClassVar[bool] = False
-
-    @property
-    def further(self) -> tuple[tuple[str, str], ...]:
-        """Group and column of the states that metrics read besides their own."""
-        return ()
 
     @abstractmethod
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
@@ -555,9 +552,10 @@ class Scores(_OfScores):
                     raise OptionError(f"sampled_by='strata={design.strata}': its numbers are not strata; {STRATA}")
                 units = design.units(partial(_key_type, id_type, scan))
                 if units is not None and column == request.scores[0]:
-                    yield MetricRequest(Units(), units.column, units, ())
+                    yield MetricRequest(Units(), units.column, units, (), of_store=True)
                 drawn = GroupedSpec(replace(spec, weighted=design.probability is not None), design.key)
-                yield MetricRequest(LabelledScores(design, units), column, drawn, metrics)
+                further = () if units is None else ((Units.name, units.column),)
+                yield MetricRequest(LabelledScores(design, units), column, drawn, metrics, further=further)
 
 
 @dataclass(frozen=True)
@@ -565,7 +563,6 @@ class Units(Clusters):
     """Units, only some of which are labelled; only their sizes are read. They were drawn from all nights of a store."""
 
     name = "units"
-    of_store = True
 
 
 @dataclass(frozen=True)
@@ -587,11 +584,6 @@ class LabelledScores(_OfScores):
     def requests(self, request: Request, scan: Scan) -> Iterator[MetricRequest]:
         """Nothing: `Scores` makes these requests."""
         return iter(())
-
-    @property
-    def further(self) -> tuple[tuple[str, str], ...]:
-        """The units that were drawn."""
-        return () if self.sizes is None else ((Units.name, self.sizes.column),)
 
     def source(self, engine: Engine, request: MetricRequest, states: Mapping[StoredSpec, State]) -> State:
         """The weighted labels."""

@@ -289,7 +289,7 @@ class Folding:
         columns, filtered = planned.schema.names, request.where is not None
         facts = gather_facts(partition.files, columns, pairs, folded.skipped, filtered=filtered)
         entry = _entry(partition, folded.labels(request.label), written, facts)
-        whole = configuration.due is None and not any(w.family.of_store for w in kept)  # others need more nights
+        whole = configuration.due is None and not any(w.of_store for w in kept)  # others need more nights
         evaluation = _evaluation(partition.name, configuration, engine, folded) if whole else None
         return Night(entry, evaluation)
 

@@ -86,7 +86,7 @@ class Column:
     def states(self) -> set[tuple[str, str]]:
         """The states that an evaluation reads: those of the metrics, and the one whose replicates give intervals."""
         source = self.w.family.replication.source_family if self.request.resampling.level else ""
-        return {(group, self.w.of) for group in (self.w.group, source) if group} | {*self.w.family.further}
+        return {(group, self.w.of) for group in (self.w.group, source) if group} | {*self.w.further}
 
     def undefined(self, reason: str, names: Iterable[str] | None = None) -> list[Scalar]:
         """All metrics, or those with some names, without a value for a reason."""
@@ -103,7 +103,7 @@ class Nights:
     entries : the nights, at least one
     configuration : what the store keeps of each night
     files : the states of the store
-    stored : all nights of the store, of which some states are (`Family.of_store`); by default `entries`
+    stored : all nights of the store, of which some states are (`MetricRequest.of_store`); by default `entries`
     """
 
     entries: Sequence[Entry]
@@ -159,7 +159,7 @@ class Nights:
         states: dict[StoredSpec, State] = {label: labels_of(self.entries, label)}
         for w in [w for w in self.configuration.kept(there) if not self.lacking(w.group, w.of)]:
             try:
-                merged = Nights.merged if merge is None or w.family.of_store else merge
+                merged = Nights.merged if merge is None or w.of_store else merge
                 states[w.spec] = merged(self, engine, w)
             except FormatError as error:
                 damaged = [e.partition for e in self.entries if any(s.file in str(error) for s in e.states)]
@@ -185,7 +185,7 @@ class Nights:
 
     def merged(self, engine: Engine, w: MetricRequest) -> State:
         """The state of a column over all nights."""
-        entries = self.stored or self.entries if w.family.of_store else self.entries
+        entries = self.stored or self.entries if w.of_store else self.entries
         files: dict[StoredSpec, list[StoredState]] = {w.spec: []}
         for stored in filter(None, (entry.state(w.group, w.of) for entry in entries)):
             files.setdefault(spec_as_kept(w.spec, stored), []).append(stored)

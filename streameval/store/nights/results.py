@@ -455,13 +455,13 @@ class MetricSeries:
         source = w.family.replication.source_family
         groups = (f"{w.group}.blocks", *((source, f"{source}.blocks") if source else ()))
         further: list[tuple[str, ...]] = [one.content for group in groups if (one := entry.state(group, w.of))]
-        further += [self._of_store] * bool(w.family.further)
+        further += [self._of_store] * bool(w.further)
         return key_of(before, entry.partition, *state.content, *chain.from_iterable(further), column.options)
 
     @cached_property
     def _of_store(self) -> tuple[str, ...]:
         """The contents of the states that are of all nights, whichever are evaluated."""
-        names = sorted({name for column in self.columns() for name in column.w.family.further})
+        names = sorted({name for column in self.columns() for name in column.w.further})
         states = (entry.state(*name) for entry in self.snapshot.entries.values() for name in names)
         return tuple(chain.from_iterable(state.content for state in states if state))
 
