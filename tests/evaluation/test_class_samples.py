@@ -173,6 +173,7 @@ def test_recorded_probabilities_are_weights_and_tell_two_samples_apart() -> None
         sampled(of_class | of_cluster, classes_sampled="p")
     for wrong, error, match in (
         (p * 3, WeightError, "above 0 and at most 1"),
+        (np.full(len(p), "certain"), WeightError, "has 'certain'; give the probability"),
         (p * np.where(np.arange(len(p)) % 2, 1, 0.9), LabelError, "several values for one class"),
     ):
         columns["p"] = pa.array(wrong, mask=~of_class)

@@ -30,6 +30,7 @@ Binette, O. et al. (2023). Estimating the performance of entity resolution algor
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -378,11 +379,13 @@ def recorded_units(grouped: TaggedGroups, place: int, *, of_clusters: bool, budg
         classed += int(cells.rows.sum())
         if group[place] is None:
             continue
-        value = float(group[place])
+        value = math.nan
+        with suppress(TypeError, ValueError):
+            value = float(group[place])
         if not 0 < value <= 1:
             raise WeightError(
-                f"column {column!r} has {value!r}; give the probability with which the class or cluster of the row was "
-                "drawn, above 0 and at most 1, and null outside the sample"
+                f"column {column!r} has {group[place]!r}; give the probability with which the class or cluster of "
+                "the row was drawn, above 0 and at most 1, and null outside the sample"
             )
         own = cells.clusters if of_clusters else cells.classes
         words.append(np.column_stack((own, cells.rows.astype(np.uint64))))
