@@ -286,8 +286,10 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
         elif name in ("delta_version", "snapshot") and there:
             table = "a Delta table" if name == "delta_version" else "an Iceberg table"
             assert said == f"{name}={value} would change nothing: no input is {table}", (verb, said)
-        elif (name, verb) == ("label_time", "add"):  # the store of this test has labels already
-            assert "label_time='at' contradicts the store's value, none; labels arrived without times" in said
+        elif (name, verb) == ("on", "add"):  # the store of this test has ids, and labels already
+            assert "contradicts the store's value, 'id'; a store can have only one" in said, said
+        elif (name, verb) == ("label_time", "add"):
+            assert "label_time='at' contradicts the store's value, none; its labels have no times" in said
         elif there:
             assert said == "honoured", (verb, said)
         else:

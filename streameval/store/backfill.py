@@ -73,25 +73,26 @@ def extend_configuration(before: Configuration, given: Mapping[str, object]) -> 
             options[name] = _extend_policy(before, option, value, new)
         elif isinstance(own, ByColumn) and option.kind.many:
             options[name] = ByColumn.of(dict(own.columns), tuple(dict.fromkeys((*own.others, *value))))
-        elif option.kind.many:
+        elif option.kind.many and not (name == "on" and own):  # open nights find rows by the ids that they have
             options[name] = tuple(dict.fromkeys((*own, *value)))
         elif name == "timezone" and value != own and any(map(has_part, before.slicing.columns)):
             if not before.is_timezone(value):
                 zones = tuple(dict.fromkeys(before.zones.values()))
                 raise contradiction_error(name, value, zones, "the store has slices by times: create another store")
             options[name] = value
-        elif name == "label_time" and value != own and before.options["on"]:
-            raise contradiction_error(name, value, own, "labels arrived without times: create another store")
+        elif name == "label_time" and not own and before.options["on"]:
+            raise contradiction_error(name, value, own, "its labels have no times: create another store")
         elif own == option.rest or name in ("max_slices", "labels_open"):  # limits change no state
             options[name] = value
         elif value != own:
             raise contradiction_error(name, value, own, "a store can have only one: create another store")
     check_policies(plain, options, KEPT)  # the store's own may be for columns that are still to be added
     after = Configuration.of({name: value for name, value in options.items() if value != KEPT[name].rest})
-    others = [name for name in plain if name not in (*REPORTED, *SUBSETS, "max_slices", "nan", "nulls")]
+    alike = (*REPORTED, *SUBSETS, "max_slices", "nan", "nulls", "labels_open", "label_conflicts")
+    others = [name for name in plain if name not in alike]
     if before.design and others:
         raise OptionError(
-            f"{others[0]}: a store of sampled labels takes more columns of scores, clusters and sketches only; create "
+            f"{others[0]}: a store of sampled labels takes more columns of scores and sketches only; create "
             "another store with all",
             others[0],
         )

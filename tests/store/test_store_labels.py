@@ -472,8 +472,10 @@ def test_a_store_opens_later_or_for_longer(tmp_path):
         store.update(labels=labels)
     store.add(label_conflicts="latest")
     assert store.update(labels=labels).changed == tuple(NIGHTS)
-    with pytest.raises(OptionError, match="labels arrived without times"):
+    with pytest.raises(OptionError, match="its labels have no times"):
         store.add(label_time="t")
+    with pytest.raises(OptionError, match="on='k' contradicts the store's value, 'id'"):
+        store.add(on="k")
     store.add(labels_open="1d")
     for name in ("night=2026-01-09", "night=2026-01-13"):
         store.update(write_night(NIGHTS[2], data, own).rename(data / name))

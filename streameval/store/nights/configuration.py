@@ -136,17 +136,12 @@ _MANY_SLICES = (
     "slice by a column of fewer values, or raise the store's limit with add (--max-slices), or set it in the first "
     "update"
 )
-_OTHERWISE = {"max_slices": "leave it out, or change the store's limit (add)"}
-_OTHERWISE["labels_open"] = "leave it out, or change the store's span (add)"
+_OTHERWISE = {
+    "max_slices": "leave it out, or change the store's limit (add)",
+    "labels_open": "leave it out, or change the store's span (add)",
+}
 _OTHERWISE |= dict.fromkeys(("nan", "nulls", "unlabelled"), "leave it out, or change the store's policy (add)")
 _ELSE = "leave it out, or create another store"
-
-
-def _otherwise(name: str, own: object) -> str:
-    """The remedy for an option that contradicts the store's."""
-    if name in ("classes", "unit", "weight", "on") and not own:
-        return f"leave it out, or add it to the store (add --{name})"
-    return _OTHERWISE.get(name, _ELSE)
 
 
 @dataclass(frozen=True)
@@ -275,7 +270,7 @@ class Configuration:
         """Raise `OptionError` if an update names options that differ from the store's."""
         for name, value in plain_options(given).items():
             if name in KEPT and value != self.options[name] and not (name == "timezone" and self.is_timezone(value)):
-                remedy = _otherwise(name, self.options[name])
+                remedy = self._otherwise(name)
                 if name in REPORTED:
                     remedy = "name it when you evaluate the store (show)"
                 elif name in (*SUBSETS, "by"):
@@ -296,7 +291,7 @@ class Configuration:
             subset = name in SUBSETS and set(value) <= set(self.options[name])
             if subset or name in ("where", *REPORTED) or value == self.options.get(name, value):
                 continue  # where selects among the kept rows
-            remedy = _otherwise(name, self.options[name])
+            remedy = self._otherwise(name)
             if name in SUBSETS:
                 near = [c for one in value for c in get_close_matches(one, self.options[name], 1) if c != one]
                 remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}add it to the store (add)"
@@ -310,6 +305,13 @@ class Configuration:
         if plain.get("clip") is None and not clips:
             asked["clip"] = None  # the store's clip is for a metric that is not requested
         return asked
+
+    def _otherwise(self, name: str) -> str:
+        """The remedy for an option that contradicts the store's."""
+        addable = () if self.design else ("classes", "unit", "weight", "on")
+        if name in (*addable, "label_conflicts") and self.options[name] == KEPT[name].rest:
+            return f"leave it out, or add it to the store (add --{name.replace('_', '-')})"
+        return _OTHERWISE.get(name, _ELSE)
 
     def request(self, **changes: object) -> Request:
         """The request of an evaluation, with the store's options or changes that it can honour; see `asked`."""
