@@ -15,6 +15,7 @@ from streameval.saving import TABULAR, check_writable, ending
 from streameval.store.nights.configuration import NO_IDS
 from streameval.store.nights.fold import Folding, Night, check_written, map_on_workers
 from streameval.store.nights.maturity import Aging
+from streameval.store.nights.merge import Nights
 from streameval.store.nights.open_nights import OPEN, OpenNight, close_night, find_closing, find_reopening, newest_day
 from streameval.store.nights.statements import read_labels
 from streameval.wording import few
@@ -167,7 +168,8 @@ def close_nights(context: StoreContext, configuration: Configuration, entries: M
         return {}
     engine, newest = context.engine(), newest_day(entries)
     with engine.progress:
-        aging = Aging.of(configuration, context.files, replace(engine, threads=1), newest)
+        stored = Nights([*entries.values()], configuration, context.files)
+        aging = Aging.of(stored, replace(engine, threads=1), newest)
         closed = engine.each(lambda entry: close_night(aging.close(entry)), closing, "night")
     return {entry.partition: entry for entry in closed}
 

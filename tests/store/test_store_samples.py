@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -41,10 +42,10 @@ def table(**columns: Any) -> pa.Table:
     })  # fmt: skip
 
 
-def land(rows: pa.Table, folder: Path) -> Path:
-    """Write the nights of a table."""
+def land(rows: pa.Table, folder: Path, before: str = "night=") -> Path:
+    """Write the nights of a table, whose names are a text and a number."""
     for night in range(1, 5):
-        path = folder / f"night={night}"
+        path = folder / f"{before}{night}"
         path.mkdir(parents=True)
         pq.write_table(
             rows.filter(pa.array(rows["night"].to_numpy() == night)).drop_columns("night"), path / "p.parquet"
@@ -54,7 +55,7 @@ def land(rows: pa.Table, folder: Path) -> Path:
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_nights_add_up_to_one_evaluation(design: dict[str, Any], tmp_path: Path) -> None:
-    """To the last bit, with strata and their weights, in two updates; compaction changes nothing."""
+    """To the last bit, with strata and their weights, in two updates; vacuum changes nothing."""
     data = land(table(**design), tmp_path / "data")
     whole: dict[str, Any] = evaluate(data, **METRICS, **design).to_dict()
     store = Store(tmp_path / "store")
@@ -98,6 +99,27 @@ def test_units_are_drawn_from_all_nights(tmp_path: Path) -> None:
     again.update(land(part.cast(rows.schema), tmp_path / "part"), **METRICS, **design)
     with pytest.raises(LabelError, match="labelled in part"):
         again.evaluate(last=1)
+
+
+def test_late_labels_are_a_sample(tmp_path: Path) -> None:
+    """Their estimates are those of a label column: in open and closed nights, in nights opened again, and by age."""
+    rows = table(**DESIGNS[3]).append_column("id", pa.array(range(2000)))
+    labels = rows.filter(rows["label"].is_valid()).select(["id", "label"])
+    pq.write_table(labels.append_column("at", pa.array([date(2026, 1, 2)] * len(labels))), tmp_path / "labels.parquet")
+    data, late = land(rows.drop_columns("label"), tmp_path / "data", "night=2026-01-0"), tmp_path / "labels.parquet"
+    design = DESIGNS[3] | {"on": "id", "label_time": "at", "labels_open": "1d"}
+    whole = evaluate(data, **METRICS, **DESIGNS[3], labels=late, on="id", label_time="at")
+    store = Store(tmp_path / "store", threads=1)
+    store.update([data / f"night=2026-01-0{night}" for night in (1, 2)], **METRICS, **design)
+    store.update(labels=late)
+    assert len(store.update(data).closed) == 2
+    for opened in (2, 0):
+        assert store.evaluate().to_dict()["results"] == whole.to_dict()["results"]
+        ages = store.maturity("roc_auc", of="s", ages=[1]).rows
+        assert [row.change for row in ages] == [0] * 4
+        assert len(store.add(labels_open="9d", label_conflicts="latest", data=data).changed) == opened
+    with pytest.raises(OptionError, match=r"weight='t'.*create another store"):
+        store.update(data, weight="t")
 
 
 def test_what_a_sample_does_not_have_is_refused_by_name(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from streameval.saving import Saved
 from streameval.store.files.entries import Aged
 from streameval.store.nights.configuration import NO_IDS
 from streameval.store.nights.fold import Folding, dependent_states
-from streameval.store.nights.merge import Column, finalize_nights
+from streameval.store.nights.merge import Column, Nights, finalize_nights
 from streameval.store.nights.open_nights import OPEN, OpenNight, newest_day
 from streameval.store.nights.partitions import select_entries
 from streameval.store.nights.statements import LabelsByAge, reach, read_statements
@@ -39,13 +39,12 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from streameval.engine.threads import ThreadEngine
+    from streameval.evaluation.families import MetricRequest
     from streameval.states.labels import LabelCounts
     from streameval.states.late import LateLabels
     from streameval.states.protocol import State, StoredSpec
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
-    from streameval.store.files.published import StateFiles
-    from streameval.store.nights.configuration import Configuration
 
 AGES = (1, 3, 7, 14, 30, 60, 90)  # days, of the values that a closed night keeps
 _LABELLED = ("score", "cluster")  # families of columns whose metrics depend on labels
@@ -169,7 +168,7 @@ def maturity_of(context: StoreContext, metric: str, of: str | None, ages: Sequen
     newest = [result.value for result in nightly.values(entries, metric, column.w.of)]
     today = datetime.fromtimestamp(snapshot.when / 1000, UTC).date()
     last = newest_day((entry.partition for entry in entries), today)
-    aging, nights = Aging.of(configuration, context.files, context.engine(), last, [column]), []
+    aging, nights = Aging.of(nightly.stored, context.engine(), last, [column]), []
     for entry, value in zip(entries, newest, strict=True):
         aged = aging.measure(entry, aging.reached(entry, ages)) if entry.state(OPEN, "") else entry.aged
         nights.append(_Night(entry, value, {one.age: one for one in aged}))
@@ -227,6 +226,7 @@ class Aging:
     labels : all statements of the store
     clock : when the last of nights and labels arrived, in microseconds since 1970
     engine : the engine of the run
+    shared : requests of the states that are those of all nights (`Family.of_store`), with the states
     """
 
     folding: Folding
@@ -235,29 +235,26 @@ class Aging:
     labels: LabelsByAge
     clock: int
     engine: ThreadEngine
+    shared: Sequence[tuple[MetricRequest, State]]
 
     @classmethod
-    def of(
-        cls,
-        configuration: Configuration,
-        files: StateFiles,
-        engine: ThreadEngine,
-        newest: int,
-        columns: Iterable[Column] | None = None,
-    ) -> Aging:
-        """For those of some columns of a store, by default all, whose metrics depend on labels.
+    def of(cls, stored: Nights, engine: ThreadEngine, newest: int, columns: Iterable[Column] | None = None) -> Aging:
+        """For those of some columns, by default all, whose metrics depend on labels.
 
-        The newest night is given as `date.toordinal`.
+        All nights of the store are given, and the newest as `date.toordinal`.
         """
+        configuration, files = stored.configuration, stored.files
+        request = configuration.request()
+        wanted = configuration.wanted(request)
+        shared = [(w, stored.merged(engine, w)) for w in wanted if w.family.of_store]
         if columns is None:
-            request = configuration.request()
-            columns = [Column(request, w, {}) for w in configuration.wanted(request)]
+            columns = [Column(request, w, {}) for w in wanted]
         columns = [column for column in columns if column.w.group in _LABELLED]
         own = frozenset((column.w.group, column.w.of) for column in columns)
         due = [(bool(every), own & some) for every, some in enumerate(dependent_states(configuration)) if own & some]
         labels = LabelsByAge(read_statements(configuration, files), configuration)
         folding = Folding(configuration, files, skip=False)
-        return cls(folding, due, columns, labels, labels.clock(newest), engine)
+        return cls(folding, due, columns, labels, labels.clock(newest), engine, shared)
 
     def reached(self, entry: Entry, ages: Sequence[int]) -> list[int]:
         """Those of some ages that a night has reached."""
@@ -300,9 +297,10 @@ class Aging:
         label, values = self.folding.configuration.folding.label, dict[str, float | None]()
         for column in (one for one in self.columns if one.w.spec in states):
             request, w = replace(column.request, resampling=NO_INTERVALS), column.w
-            own = {spec: states[spec] for spec in (label, w.spec)}
+            own = {spec: states[spec] for spec in (label, w.spec)} | {one.spec: state for one, state in self.shared}
+            both = [w, *(one for one, _ in self.shared)]
             try:
-                results = finalize_nights(self.engine, [entry.partition], request, label, [w], own).results
+                results = finalize_nights(self.engine, [entry.partition], request, label, both, own).results
             except DataError:
                 continue
             values |= {f"{r.metric}[{r.of}]": None if math.isnan(r.value) else float(r.value) for r in results}
