@@ -114,9 +114,17 @@ def _ids_of(spec: object) -> tuple[str, ...]:
 
 
 def _by_block(main: BlockCounts, parts: Sequence[BlockCounts], blocks: int) -> Array:
-    """Rows of the bins of all rows in the blocks of each part, and in no part: int64 (n_bins, n_blocks, 2).
+    """Rows by bin of `main` and block of each part; last, those in no part.
 
-    The blocks of a part are merged to one if `blocks` is 1.
+    Parameters
+    ----------
+    main : counts of all rows
+    parts : counts of disjoint rows
+    blocks : number of blocks of each part; 1 merges them
+
+    Returns
+    -------
+    int64 array of shape (n_bins, n_parts * blocks + 1, 2)
     """
     table = np.zeros((main.prefixes.size, len(parts) * blocks + 1, 2), np.int64)
     for i, part in enumerate(one.at_shift(main.shift) for one in parts):
@@ -127,7 +135,10 @@ def _by_block(main: BlockCounts, parts: Sequence[BlockCounts], blocks: int) -> A
 
 
 def _error(main: BlockCounts, table: Array, blocks: int, metric: RocAuc | AveragePrecision) -> float:
-    """The standard error by all blocks but the last of a table, some of a number; 0 where few of them decide."""
+    """The standard error from leaving out each block of a table but the last; 0 if few of them decide.
+
+    They are a sample of `blocks` blocks.
+    """
     count = table.shape[1]
     missing = np.zeros((count, 2), np.int64), np.zeros((count, 2))
     spec = replace(main.spec, count=count, pointed=False)

@@ -322,7 +322,7 @@ class RecordedUnits:
     words : uint64 array of shape (n, n_words), distinct ids
     values : float64 array of shape (n,), the probability of each
     rows : int64 array of shape (n,), rows with it
-    classed : rows with a class that have this probability, or one of another sample
+    classed : rows with a class and a probability, of this sample or of another
     """
 
     column: str
@@ -336,8 +336,8 @@ class RecordedUnits:
         both, inverse = np.unique(np.concatenate((self.words, words)), axis=0, return_inverse=True)
         places = np.full(len(both), -1)
         places[inverse.ravel()[: len(self.words)]] = np.arange(len(self.words))
-        found: Array = places[inverse.ravel()[len(self.words) :]]
-        return found
+        requested: Array = places[inverse.ravel()[len(self.words) :]]
+        return requested
 
     def select(self, cells: _Cells, *, of_clusters: bool) -> _Cells:
         """The cells of recorded units; raises `LabelError` if other rows have a class as well."""
@@ -358,12 +358,12 @@ class RecordedUnits:
                 f"{self.column!r} is recorded for some rows of a class or cluster that was drawn; all its rows have a "
                 "class, and the same probability"
             )
-        found: Array = self.values[places]
-        return found
+        probabilities: Array = self.values[places]
+        return probabilities
 
 
 def recorded_units(grouped: TaggedGroups, place: int, *, of_clusters: bool, budget: Budget | None) -> RecordedUnits:
-    """The classes or clusters of a table split by recorded probabilities, of which `place` says which.
+    """The drawn classes or clusters of a table that is split by columns of probabilities; theirs is at `place`.
 
     Raises
     ------

@@ -103,7 +103,7 @@ class RuleNights:
         )
 
     def edges(self, at: int) -> tuple[float, ...]:
-        """The edges of PSI that the rule has for the night at a place; empty if it has none."""
+        """The edges of PSI by which the rule judges the night at a place; empty before its first judgement."""
         known = map(self.judged, self.entries[max(self.accepted(at), default=-1) + 1 :])
         return next((one.edges for one in known if one is not None and one.edges), ())
 
