@@ -226,7 +226,7 @@ class Aging:
     labels : all statements of the store
     clock : when the last of nights and labels arrived, in microseconds since 1970
     engine : the engine of the run
-    shared : requests of the states that are those of all nights (`Family.of_store`), with the states
+    shared : requests of the states that are those of all nights (`MetricRequest.of_store`), with the states
     """
 
     folding: Folding
@@ -246,7 +246,7 @@ class Aging:
         configuration, files = stored.configuration, stored.files
         request = configuration.request()
         wanted = configuration.wanted(request)
-        shared = [(w, stored.merged(engine, w)) for w in wanted if w.family.of_store]
+        shared = [(w, stored.merged(engine, w)) for w in wanted if w.of_store]
         if columns is None:
             columns = [Column(request, w, {}) for w in wanted]
         columns = [column for column in columns if column.w.group in _LABELLED]
