@@ -213,8 +213,9 @@ def compared(rng: np.random.Generator, sizes: np.ndarray, shift: float = 0.0) ->
     """The drift between two draws, and their scores."""
     (one, table), (other, against) = drawn(rng, sizes, shift), drawn(rng, sizes)
     counts = [np.unique(side, return_counts=True) for side in (one, other)]
-    values = distances(counts[0], counts[1])
-    return with_error(Drift("s", one.size, other.size, **values), table, against, BINS[:-1], "campaign"), one, other
+    ks, w1, psi, edges = distances(counts[0], counts[1])
+    drift = Drift("s", one.size, other.size, ks, w1, psi, edges=edges)
+    return with_error(drift, table, against, BINS[:-1], "campaign"), one, other
 
 
 def report_drift(draws: int) -> bool:

@@ -333,14 +333,17 @@ class Drift(Facts, AsJson):
         return [(k, v if isinstance(v, str) else digits(v)) for k, v in facts if v is not None]
 
 
-def distances(scores: tuple[Array, Array], against: tuple[Array, Array], edges: Sequence[float] = ()) -> dict[str, Any]:
+def distances(
+    scores: tuple[Array, Array], against: tuple[Array, Array], edges: Sequence[float] = ()
+) -> tuple[float, float, float, tuple[float, ...]]:
     """KS, W1 and PSI of two sets, each of distinct ascending scores and their counts, and the edges of PSI.
 
     Examples
     --------
     >>> one, other = (np.array([0.0, 1.0]), np.array([1, 3])), (np.array([0.0, 1.0]), np.array([2, 2]))
-    >>> {name: np.round(value, 3).tolist() for name, value in distances(one, other).items()}
-    {'ks': 0.25, 'w1': 0.25, 'psi': 0.154, 'edges': [0.0, 1.0]}
+    >>> ks, w1, psi, edges = distances(one, other)
+    >>> ks, w1, round(psi, 3), edges
+    (0.25, 0.25, 0.154, (0.0, 1.0))
     """
     values = np.union1d(scores[0], against[0])
     counts = np.zeros((2, values.size), np.int64)
@@ -356,7 +359,7 @@ def distances(scores: tuple[Array, Array], against: tuple[Array, Array], edges: 
     share = (bins + 0.5) / (bins + 0.5).sum(axis=1, keepdims=True)  # half a row more, so that no bin is empty
     psi = float(((share[0] - share[1]) * np.log(share[0] / share[1])).sum())
     ends = tuple(edges) or tuple(values[cuts].astype(float).tolist())
-    return {"ks": float(apart.max(initial=0)), "w1": area, "psi": psi, "edges": ends}
+    return float(apart.max(initial=0)), area, psi, ends
 
 
 def _deciles(shares: Array) -> Array:

@@ -27,7 +27,7 @@ from streameval.store.nights.configuration import (
     Configuration,
     contradiction_error,
     plain_options,
-    sliced_options,
+    select_slicings,
 )
 from streameval.store.nights.fold import find_types, fold_partitions
 from streameval.store.nights.merge import spec_as_kept
@@ -174,7 +174,7 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     have = dict.fromkeys((*before.key_columns, *filter(None, [options["classes"]]), *before.slicing.sources))
     if column not in have:
         raise OptionError(unknown_column(column, list(have), "the store keeps"))
-    options = sliced_options(options, lambda names: column not in Slicing.of((",".join(names),), 1).sources)
+    options |= select_slicings(options, lambda names: column not in Slicing.of((",".join(names),), 1).sources)
     options |= {name: tuple(c for c in options[name] if c != column) for name in SUBSETS}
     options |= {name: None for name in ("classes", "unit") if options[name] == column}
     options["classes"] = options["classes"] if options["cluster"] else None

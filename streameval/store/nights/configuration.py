@@ -319,7 +319,7 @@ class Configuration:
         request = replace(request, resampling=replace(request.resampling, pointed=True))  # whatever is asked later
         return request if request.label.column is None else replace(request, late=self.late)
 
-    @property
+    @cached_property
     def design(self) -> LabelDesign | None:
         """How labels were drawn, if they are a sample."""
         return self.request().design
@@ -346,7 +346,7 @@ class Configuration:
         """That of some states of a night, whose rows may lack weights and slices that were added later."""
         groups = {group for group, _ in due}
         sliced_by = {group.partition(".by ")[2] for group in groups}
-        options = sliced_options(self.options, lambda columns: ",".join(columns) in sliced_by)
+        options = self.options | select_slicings(self.options, lambda columns: ",".join(columns) in sliced_by)
         options["weight"] = options["weight"] if "score" in groups else None
         return replace(self, options=options, due=due)
 
@@ -537,11 +537,13 @@ class Configuration:
         return {key: (old[key], spec) if key in old and old[key] != spec else None for key, spec in self.specs.items()}
 
 
-def sliced_options(options: Mapping[str, Any], select: Callable[[Iterable[str]], bool]) -> dict[str, Any]:
-    """Options with those slicings whose columns are selected, and a time zone only if one is by times."""
+def select_slicings(
+    options: Mapping[str, Any], select: Callable[[Iterable[str]], bool]
+) -> dict[str, tuple[str, ...] | str | None]:
+    """The slicings of options whose columns are selected, and the time zone only if one of them is by times."""
     by = tuple(text for text in options["by"] if select(slicing(text)))
     timed = any(has_part(name) for text in by for name in slicing(text))
-    return {**options, "by": by, "timezone": options["timezone"] if timed else None}
+    return {"by": by, "timezone": options["timezone"] if timed else None}
 
 
 def sliced(requests: Iterable[MetricRequest], key: By) -> list[MetricRequest]:

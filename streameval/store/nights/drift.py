@@ -177,7 +177,8 @@ def _exact(
         scores, rows = (np.concatenate(each)[::-1] for each in zip(*parts, strict=True))
         sides.append((scores, rows))
     one, other = (int(rows.sum()) for _, rows in sides)
-    return Drift(score, one, other, **distances(sides[0], sides[1], edges), unit=unit)
+    ks, w1, psi, ends = distances(sides[0], sides[1], edges)
+    return Drift(score, one, other, ks, w1, psi, unit=unit, edges=ends)
 
 
 def _with_blocks(drift: Drift, one: BlockCounts, other: BlockCounts) -> Drift:
