@@ -245,6 +245,9 @@ def warm(store: Path, data: Path, scratch: Path) -> None:
 
 def main(mode: str, store: Path, data: Path, work: Path, count: int) -> dict:
     """All runs of a mode: ``kill`` or ``full`` at every call that writes, or ``random`` kills that strike."""
+    from streameval.store.files import compaction
+
+    compaction.FAN = 2  # so that an update of two nights merges them
     warm(store, data, work / "warm")
     gc.collect()
     gc.freeze()  # forks then share these objects' memory with the parent

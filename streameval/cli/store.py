@@ -195,7 +195,7 @@ def add(**asked: Any) -> None:
 @_STORE
 @options("vacuum")
 def vacuum(store: str, quiet: bool = False, **asked: Any) -> None:
-    """Delete files that STORE no longer needs."""
+    """Delete files that STORE no longer needs, and merge old nights."""
     opened = opened_store(store, asked)
     done = opened.vacuum(**asked)
     if not quiet:

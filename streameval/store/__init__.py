@@ -5,6 +5,7 @@
     STORE/
       ledger/    a Delta table: the partitions that count, with their state files
       states/    one immutable Parquet file for each partition and state
+      merged/    states of several nights merged into larger files (compaction); derived
       checks/    a Delta table: judgements of nights by rules; not derived
       history/   a Delta table: the cache of results, of single nights and of whole evaluations; derived
 
@@ -19,7 +20,7 @@ name; damaged derived data is computed again.
 The modules, from the bottom up:
 
 - ``files``: ``location`` (the directory of a store), ``published`` (files that are named by their content, states among
-  them), ``delta`` (small Delta tables), ``entries`` (nights with their states and facts), ``ledger``;
+  them), ``delta`` (small Delta tables), ``entries`` (nights with their states and facts), ``ledger``, ``compaction``;
 - ``nights``: ``partitions`` (find new and changed data), ``configuration`` (columns, policies and key types),
   ``fold`` (partitions to states, in this process or on a cluster), ``merge`` (states to an evaluation), ``slices``
   (stored slices, and filters that they answer), ``results`` (cached), ``history``, ``gate`` (select the nights to

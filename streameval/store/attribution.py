@@ -58,7 +58,7 @@ def attribute(
     if asked["cluster"]:
         read = None if data is None else _files(data, asked, context.engine(), configuration, entries)
         attributed = partial(_attributed, asked=asked, read=read, place=context.location.name)
-        result = context.computed(attributed, Nights(entries, configuration, context.files))
+        result = context.computed(attributed, Nights(entries, configuration, context.compaction))
     if result is None or asked["by"]:
         evaluated, sliced = partial(evaluate, context, as_of, selection), of_slices(asked)
         sliced = {name: sliced[name] for name in ("score", "by", "metrics")}

@@ -372,9 +372,10 @@ class Changing:
         grace: str = "1d",
         dry_run: bool = False,
     ) -> Vacuumed:
-        """Delete the files that no version needs.
+        """Delete the files that no version needs, and merge exact states of nights into larger files.
 
-        An update that runs while vacuum deletes files is refused and can be run again.
+        Histograms are merged by updates. An update that runs while vacuum deletes files is refused and can be run
+        again.
 
         Parameters
         ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,11 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from streameval.engine import Engine, on_cluster
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import FormatError, StoreError
+from streameval.scan import READ_ERRORS
+from streameval.store.files.compaction import Compaction
 from streameval.store.files.ledger import Ledger, Snapshot
 from streameval.store.files.published import StateFiles
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.judgements import Judgements
-from streameval.store.nights.merge import Nights, PrefixMerge
+from streameval.store.nights.merge import Nights, PrefixMerge, columns_kept
+from streameval.store.nights.open_nights import OPEN
 from streameval.store.nights.results import MetricSeries, ResultCache
 
 if TYPE_CHECKING:
@@ -52,6 +56,7 @@ class StoreContext:
         self._connected: Connection | None = None
         self.ledger = Ledger(location.child("ledger"))
         self.files = StateFiles(location.child("states"))
+        self.compaction = Compaction(location.child("merged"), self.files)
 
     def engine(self) -> ThreadEngine:
         """An engine for one run in this process."""
@@ -141,8 +146,14 @@ class StoreContext:
         """The cached results of a snapshot."""
         engine = ThreadEngine.start(**{**self.run, "progress": None})
         entries = list(snapshot.entries.values())
-        stored = Nights(entries, configuration, self.files, entries)
+        stored = Nights(entries, configuration, self.compaction, entries)
         return MetricSeries(snapshot, stored, engine, self.cache(), self.evaluate)
+
+    def compact(self, snapshot: Snapshot, configuration: Configuration, engine: Engine, *, exact: bool) -> int:
+        """Merge the states of nights that are not open for late labels; see `Compaction.compact`."""
+        settled = [entry for entry in snapshot.entries.values() if entry.state(OPEN, "") is None]
+        columns = columns_kept(settled, configuration)
+        return self.compaction.compact(columns, engine, exact=exact)
 
     def commit(
         self,
@@ -152,7 +163,9 @@ class StoreContext:
         action: str,
         evaluations: Mapping[str, Evaluation | None] | None = None,
     ) -> Snapshot:
-        """Commit a new version of the ledger, and update the cache of results, whose failure does not fail the commit.
+        """Commit a new version of the ledger, and update derived data: cached results and merged files.
+
+        Derived data can be computed again. A failure to update it changes no result and does not fail the commit.
 
         Parameters
         ----------
@@ -170,4 +183,6 @@ class StoreContext:
             if evaluation is not None:
                 nightly.record(name, evaluation)
         nightly.write(before)
+        with suppress(FormatError, StoreError, *READ_ERRORS):
+            self.compact(snapshot, configuration, nightly.engine, exact=False)
         return snapshot

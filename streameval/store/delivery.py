@@ -168,7 +168,7 @@ def close_nights(context: StoreContext, configuration: Configuration, entries: M
         return {}
     engine, newest = context.engine(), newest_day(entries)
     with engine.progress:
-        stored = Nights([*entries.values()], configuration, context.files)
+        stored = Nights([*entries.values()], configuration, context.compaction)
         aging = Aging.of(stored, replace(engine, threads=1), newest)
         closed = engine.each(lambda entry: close_night(aging.close(entry)), closing, "night")
     return {entry.partition: entry for entry in closed}

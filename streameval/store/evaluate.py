@@ -116,7 +116,7 @@ def evaluate(
         options = {**options, "ci": LEVEL}  # without blocks in the store, differences are null with a reason
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
     every = [*snapshot.entries.values()]
-    nights = Nights(select_entries(snapshot.entries, **selection), configuration, context.files, every)
+    nights = Nights(select_entries(snapshot.entries, **selection), configuration, context.compaction, every)
     if against is not None and configuration.design is not None:
         raise OptionError(
             f"against={against!r}: estimates from sampled labels are not compared; show each span of nights with its "

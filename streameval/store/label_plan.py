@@ -99,7 +99,7 @@ def plan_labels(
             )
         context = StoreContext(Location.of(pilot, None), None, run, 0.0)
         snapshot, configuration = context.begun()
-        nights = Nights([*snapshot.entries.values()], configuration, context.files)
+        nights = Nights([*snapshot.entries.values()], configuration, context.compaction)
         drawn = _pilot_of(nights, context, score, options["for_"])
         scanned = configuration.widen_columns(scan.plan(data, columns, threads=drawn.engine.budget.threads))
         return drawn.plan(scanned, test, id, budget, options)

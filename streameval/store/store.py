@@ -484,7 +484,7 @@ class Store(Changing):
         snapshot, configuration = self._context.begun()
         sides = [select_entries(snapshot.entries, since=since, until=until)]
         sides.append(nights_of(snapshot, against, single=True))
-        nights, other = (Nights(entries, configuration, self._context.files) for entries in sides)
+        nights, other = (Nights(entries, configuration, self._context.compaction) for entries in sides)
         return drift_of(nights, other, self._context.engine(), score)
 
     def maturity(

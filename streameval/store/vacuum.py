@@ -53,6 +53,7 @@ class Vacuumed:
     version : version of the ledger after the vacuum
     deleted, bytes : number and size of the state files that were deleted
     bounded : nights whose scores were turned into histograms
+    merged : number of files of merged nights
     forgotten : number of versions of the ledger that were forgotten
     dry_run : whether this is only a forecast
     """
@@ -61,6 +62,7 @@ class Vacuumed:
     deleted: int
     bytes: int
     bounded: tuple[str, ...]
+    merged: int
     forgotten: int = 0
     dry_run: bool = False
 
@@ -78,6 +80,8 @@ class Vacuumed:
         if self.forgotten:
             versions = plural(self.forgotten, "version")
             parts.append(f"would forget {versions}" if self.dry_run else f"{versions} forgotten")
+        if self.merged:
+            parts.append(f"{plural(self.merged, 'file')} of merged nights")
         return visible(", ".join(parts))
 
 
@@ -177,7 +181,7 @@ def vacuum(
         needed |= {state.file for state in kept if state.group != OPEN}
     dead = context.files.unneeded(needed, oldest)
     if dry_run:
-        return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, forgotten, dry_run=True)
+        return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, 0, forgotten, dry_run=True)
     dead_runs = PublishedFiles(context.ledger.location).unneeded(runs, oldest)
     if turned or dead or dead_runs or snapshot != before or statements is not None or entries != listed:
         bounded = [
@@ -188,9 +192,10 @@ def vacuum(
         snapshot = context.commit(snapshot, configuration, bounded, action)
         context.files.delete(dead)
         context.ledger.forget(snapshot, dead_runs)
+    merged = context.compact(snapshot, configuration, engine, exact=True)
     context.cache().vacuum(oldest)
     try:
         context.judgements().vacuum(oldest)
     except StoreError as error:  # what the vacuum is about is done
         _LOGGER.warning("%s", error)
-    return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, forgotten)
+    return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, merged, forgotten)

@@ -21,6 +21,7 @@ from processes import obey_permissions
 
 from streameval import Store, evaluate
 from streameval.errors import MissingInputError, OptionError
+from streameval.store.files import compaction
 
 
 @pytest.fixture
@@ -163,8 +164,10 @@ steps = st.tuples(st.sampled_from(VERBS), st.sampled_from(NAMES), st.integers(1,
 @settings(max_examples=30)
 @given(st.lists(steps, min_size=1, max_size=8), st.sampled_from(POLICIES), st.integers(0, 2**20))
 def test_any_sequence_of_corrections_is_one_evaluation_of_what_survives(actions, options, seed):
-    """Land, replace, remove and vacuum nights in any order; then evaluate them all, and the first alone."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Land, replace, remove and merge nights in any order; then evaluate them all, and the first alone."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "FAN", 2)
+        patch.setattr(compaction, "LENGTH", 2)
         data, store = Path(folder, "data"), Store(Path(folder, "store"), threads=1)
         alive: set[str] = set()
         for i, (action, name, files) in enumerate(actions):

@@ -1,9 +1,10 @@
-"""The upkeep of a store: columns that join, files that nothing needs, nights that are bounded."""
+"""The upkeep of a store: columns that join, files that nothing needs, nights that are merged or bounded."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from nightly import FEW, NIGHTS, correct, land
+from nightly import FEW, NIGHTS, OPTIONS, correct, land
 
 from streameval import Store, evaluate
 from streameval.budget import Budget
@@ -23,6 +24,7 @@ from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import histogram_spec, to_histogram
 from streameval.states.scores.types import score_type
+from streameval.store.files import compaction
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def test_what_cannot_join_is_refused(data, tmp_path):
         store.add(score="score_nb")
 
 
-# -- files that nothing needs -----------------------------------------------------------------------------------------
+# -- files that nothing needs, nights that are merged -----------------------------------------------------------------
 
 
 def test_vacuum_deletes_what_no_version_names(data, tmp_path):
@@ -104,6 +106,88 @@ def test_vacuum_deletes_what_no_version_names(data, tmp_path):
     for words in ("a week", "-1d", "7"):
         with pytest.raises(OptionError, match="span of time"):
             store.vacuum(grace=words)
+
+
+def test_merged_nights_are_the_nights(data, tmp_path, monkeypatch):
+    """Runs are used, give the same bits, and fall out of use when a night of theirs is replaced or left out."""
+    monkeypatch.setattr(compaction, "LENGTH", 2)
+    store = Store(tmp_path / "store")
+    store.update(data, **OPTIONS)
+    assert not (tmp_path / "store" / "merged").exists()
+    assert store.vacuum().merged == 3 * 7
+    states = tmp_path / "store" / "states"
+    hidden = states.rename(tmp_path / "hidden")
+    assert store.evaluate().to_json() == evaluate(data, **OPTIONS).to_json()
+    hidden.rename(states)
+    for chosen in (NIGHTS[:5], NIGHTS[1:4], NIGHTS[2:3]):
+        expected = evaluate([data / name for name in chosen], **OPTIONS)
+        assert store.evaluate(chosen).to_json() == expected.to_json()
+    store.replace(correct(NIGHTS[1], data))
+    assert store.evaluate().to_json() == evaluate(data, **OPTIONS).to_json()
+    store.remove(NIGHTS[0])
+    assert store.evaluate().to_json() == evaluate([data / name for name in NIGHTS[1:6]], **OPTIONS).to_json()
+    assert store.vacuum().merged == 2 * 7
+    for path in (tmp_path / "store" / "merged").glob("*.parquet"):
+        path.write_bytes(b"damaged")
+    assert store.evaluate(last=4).to_json() == evaluate([data / name for name in NIGHTS[2:6]], **OPTIONS).to_json()
+    assert store.vacuum().merged == 2 * 7
+    states.rename(tmp_path / "hidden")
+    assert store.evaluate(last=4).to_json() == evaluate([data / name for name in NIGHTS[2:6]], **OPTIONS).to_json()
+
+
+def levels(store: Path) -> list[int]:
+    """Number of nights in every merged file of a store, in order."""
+    index = json.loads((store / "merged" / "index.json").read_text())
+    return sorted(len(merged["stands_for"]) for merged in index["files"])
+
+
+def test_histograms_are_merged_by_updates(tmp_path, monkeypatch):
+    """As a binary counter grows; a replaced night is merged again, a night that comes late or goes costs no other."""
+    monkeypatch.setattr(compaction, "FAN", 2)
+    data, options = tmp_path / "data", {"score": ["score_lr", "score_nb"], "approx": True}
+    store, seen = Store(tmp_path / "store"), []
+    for name in NIGHTS[1:8]:
+        land(name, data)
+        store.update(data, **options)
+        seen.append(levels(tmp_path / "store")[::2] if len(seen) else [])
+    assert seen == [[], [2], [2], [2, 2, 4], [2, 2, 4], [2, 2, 2, 4], [2, 2, 2, 4]]
+    land(NIGHTS[0], data)
+    store.update(data)
+    assert levels(tmp_path / "store")[::2] == [2, 2, 2, 2, 4, 4, 8]
+    states = tmp_path / "store" / "states"
+    hidden = states.rename(tmp_path / "hidden")
+    assert store.evaluate().to_json() == evaluate(data, **options).to_json()
+    hidden.rename(states)
+    store.replace(correct(NIGHTS[3], data))
+    assert levels(tmp_path / "store")[::2] == [2, 2, 2, 2, 4, 4, 8]
+    assert store.evaluate().to_json() == evaluate(data, **options).to_json()
+    store.remove(NIGHTS[5])
+    assert levels(tmp_path / "store")[::2] == [2, 2, 2, 4]
+    rest = [data / name for name in NIGHTS[:8] if name != NIGHTS[5]]
+    assert store.evaluate().to_json() == evaluate(rest, **options).to_json()
+
+
+@pytest.mark.parametrize("damage", [lambda run: run.write_bytes(b"damaged"), Path.unlink])
+def test_a_run_that_cannot_be_made_or_read_is_no_failure(tmp_path, monkeypatch, damage):
+    """Of an update: its numbers are those of the nights, and it makes the run again."""
+    monkeypatch.setattr(compaction, "FAN", 2)
+    data, options = tmp_path / "data", {"score": "score_lr", "approx": True}
+    store = Store(tmp_path / "store")
+    for name in NIGHTS[:3]:
+        store.update(land(name, data), **options)
+    [run] = (tmp_path / "store" / "merged").glob("*.parquet")
+    damage(run)
+    assert store.evaluate().to_json() == evaluate(data, **options).to_json()
+    store.update(land(NIGHTS[3], data))
+    assert levels(tmp_path / "store") == [2, 2, 4]
+    assert store.evaluate().to_json() == evaluate(data, **options).to_json()
+    store.vacuum()
+    assert levels(tmp_path / "store") == [2, 2, 4]
+    (tmp_path / "store" / "merged" / "index.json").write_text("[{")
+    assert store.evaluate(NIGHTS[:3]).rows
+    store.update(land(NIGHTS[4], data))
+    assert levels(tmp_path / "store") == [2, 2, 4]
+    assert store.evaluate().to_json() == evaluate(data, **options).to_json()
 
 
 def test_evaluations_are_cached_until_the_ledger_changes(data, tmp_path):
@@ -199,8 +283,8 @@ def test_the_command_line_of_the_upkeep(data, tmp_path):
     assert "4 nights turned into histograms (night=2026-01-01 to night=2026-01-04)" in done.stderr
 
 
-def test_nights_of_one_content_count_each(tmp_path):
-    """Two nights with the same rows have the same state file, and count twice."""
+def test_nights_of_one_content_count_each(tmp_path, monkeypatch):
+    """Two nights with the same rows have the same state file, and count twice, merged or not."""
     columns = {"label": pa.array([0, 1, 1], pa.int8()), "score": pa.array([0.1, 0.2, 0.05])}
     for name in ("night=1", "night=2"):
         (tmp_path / "data" / name).mkdir(parents=True)
@@ -209,4 +293,6 @@ def test_nights_of_one_content_count_each(tmp_path):
     store.update(tmp_path / "data", score="score")
     assert store.evaluate().to_json() == evaluate(tmp_path / "data", score="score").to_json()
     assert [point.partition for point in store.history("roc_auc").points] == ["night=1", "night=2"]
+    monkeypatch.setattr(compaction, "LENGTH", 2)
+    assert store.vacuum().merged == 1
     assert store.evaluate(last=2).to_json() == evaluate(tmp_path / "data", score="score").to_json()

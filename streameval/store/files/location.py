@@ -140,7 +140,7 @@ def _s3(uri: Uri, options: dict[str, str]) -> Location:
     return Location(f"s3://{path}", f"s3://{path}", path, filesystem, options)
 
 
-PARTS = ("ledger", "states", "history", "checks")  # directories of a store
+PARTS = ("ledger", "states", "merged", "history", "checks")  # directories of a store
 _TEMPORARY = (".crc", ".part", ".tmp")
 
 

@@ -243,7 +243,7 @@ class Aging:
 
         All nights of the store are given, and the newest as `date.toordinal`.
         """
-        configuration, files = stored.configuration, stored.files
+        configuration, files = stored.configuration, stored.files.files
         request = configuration.request()
         wanted = configuration.wanted(request)
         shared = [(w, stored.merged(engine, w)) for w in wanted if w.of_store]

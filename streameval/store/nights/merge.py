@@ -21,6 +21,7 @@ from streameval.results import Scalar
 from streameval.states.labels import LabelCounts
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec, histogram_spec, to_histogram
+from streameval.store.files.compaction import ColumnFiles
 from streameval.store.files.entries import Labels
 from streameval.store.nights.configuration import REPORTED
 from streameval.wording import few, plural
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from streameval.states.protocol import State, StoredSpec
     from streameval.states.scores.counts import ScoreCounts
     from streameval.states.scores.histogram import ScoreHistogram
+    from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry, StoredState
-    from streameval.store.files.published import StateFiles
     from streameval.store.nights.configuration import Configuration
 
 
@@ -108,7 +109,7 @@ class Nights:
 
     entries: Sequence[Entry]
     configuration: Configuration
-    files: StateFiles
+    files: Compaction
     stored: Sequence[Entry] = ()
 
     @property
@@ -186,17 +187,15 @@ class Nights:
     def merged(self, engine: Engine, w: MetricRequest) -> State:
         """The state of a column over all nights."""
         entries = self.stored or self.entries if w.of_store else self.entries
-        files: dict[StoredSpec, list[StoredState]] = {w.spec: []}
-        for stored in filter(None, (entry.state(w.group, w.of) for entry in entries)):
-            files.setdefault(spec_as_kept(w.spec, stored), []).append(stored)
-        own, nbytes = [stored.file for stored in files[w.spec]], sum(stored.bytes for stored in files.pop(w.spec))
-        parts = self.files.read_all(own, nbytes, engine.budget, w.spec, engine.each)
-        for spec, exact in files.items():  # exact scores among histograms
+        columns = {column.spec: column for column in _by_spec(entries, {(w.group, w.of): w.spec})}
+        own = columns.pop(w.spec, ColumnFiles(w.spec, [], 0))
+        parts = self.files.read_all(own.names, own.nbytes, engine.budget, w.spec, engine.each)
+        for spec, column in columns.items():  # exact scores among histograms
 
-            def read(stored: StoredState, spec: StoredSpec = spec) -> ScoreHistogram:
-                return to_histogram(cast("ScoreCounts", self.files.read(stored.file, engine.budget, spec)))
+            def read(name: str, spec: StoredSpec = spec) -> ScoreHistogram:
+                return to_histogram(cast("ScoreCounts", self.files.files.read(name, engine.budget, spec)))
 
-            parts += engine.each(read, exact, "bounded")
+            parts += engine.each(read, column.names, "bounded")
         merged: State = reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
         return merged
 
@@ -269,6 +268,23 @@ class PrefixMerge:
         state = state.merge(new) if state else new
         self._merged[w.group, w.of] = state, len(nights.entries)
         return state
+
+
+def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list[ColumnFiles]:
+    """The state files of every column, exact scores apart from histograms.
+
+    Digests are left out: their values depend on the order of merging, which compaction would change.
+    """
+    return _by_spec(entries, {column: spec for column, spec in configuration.specs.items() if spec.traits.associative})
+
+
+def _by_spec(entries: Sequence[Entry], specs: Mapping[tuple[str, str], StoredSpec]) -> list[ColumnFiles]:
+    """The state files of some columns by their stored spec; `specs` are those of the configuration."""
+    by_spec: dict[StoredSpec, list[StoredState]] = {}
+    for column, spec in specs.items():
+        for stored in filter(None, (entry.state(*column) for entry in entries)):
+            by_spec.setdefault(spec_as_kept(spec, stored), []).append(stored)
+    return [ColumnFiles(spec, [s.file for s in kept], sum(s.bytes for s in kept)) for spec, kept in by_spec.items()]
 
 
 def spec_as_kept(spec: StoredSpec, stored: StoredState) -> StoredSpec:

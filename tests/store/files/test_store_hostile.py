@@ -46,14 +46,16 @@ def reseal(store: Path, changes: dict) -> None:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
-    """A store of three nights, with cached results."""
+    """A store of three nights, with cached results and merged histograms."""
     folder = tmp_path_factory.mktemp("begun")
-    made = Store(folder / "store", threads=1)
-    nights = [land(name, folder / "data") for name in NIGHTS[:2]]
-    made.update(nights, **FEW, approx=True, metrics=["roc_auc", "aul"])
-    made.update(land(NIGHTS[2], folder / "data"))
-    made.evaluate()
-    made.history("roc_auc")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streameval.store.files.compaction.FAN", 2)
+        made = Store(folder / "store", threads=1)
+        nights = [land(name, folder / "data") for name in NIGHTS[:2]]
+        made.update(nights, **FEW, approx=True, metrics=["roc_auc", "aul"])
+        made.update(land(NIGHTS[2], folder / "data"))
+        made.evaluate()
+        made.history("roc_auc")
     return folder
 
 
@@ -86,7 +88,7 @@ def test_a_damaged_file_is_refused_or_rebuilt_and_never_believed(tmp_path):
     """One bit turned, one byte changed, or the end cut off, in any file: the same numbers, or an error of ours."""
     whole, draw, seen = numbers(shutil.copytree(tmp_path / "store", tmp_path / "whole")), random.Random(0), Counter()
     files = sorted(path.relative_to(tmp_path / "store") for path in (tmp_path / "store").rglob("*") if path.is_file())
-    assert {path.parts[0] for path in files} == {"ledger", "states", "history"}
+    assert {path.parts[0] for path in files} == {"ledger", "states", "history", "merged"}
     earlier = shutil.copytree(tmp_path / "store", tmp_path / "earlier")
     newest = max(
         path
@@ -111,6 +113,7 @@ def test_a_damaged_file_is_refused_or_rebuilt_and_never_believed(tmp_path):
             seen[file.parts[0], "refused"] += 1
         shutil.rmtree(copy)
     assert not seen["history", "refused"]
+    assert not seen["merged", "refused"]
     assert seen["ledger", "refused"]
     assert seen["states", "refused"]
 
@@ -231,6 +234,31 @@ def test_a_forged_record_of_a_commit_is_refused(store, tmp_path, record):
     for verb in (store.evaluate, lambda: store.update(tmp_path / "data"), store.vacuum):
         with pytest.raises((StoreError, FormatError)):
             verb()
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "[" * 200_000,
+        '[{"file": "x", "stands_for": []}]',
+        seal({"files": [{"file": "x", "stands_for": []}]}),
+        seal({"files": [{"file": 1, "stands_for": [2]}]}),
+        seal({"files": {"a": 1}}),
+        seal({}),
+        "{names}",
+    ],
+)
+def test_a_forged_index_of_merged_files_is_passed_over(store, tmp_path, monkeypatch, index):
+    """The nights are read instead; nothing loops, and no file outside is opened; the next update mends it."""
+    monkeypatch.setattr("streameval.store.files.compaction.FAN", 2)
+    names = [next(s.file for s in e.states if s.of == "score_lr") for e in store.partitions()]
+    if index == "{names}":
+        index = seal({"files": [{"file": "../../outside.parquet", "stands_for": names[:2]}]})
+    (tmp_path / "store" / "merged" / "index.json").write_text(index)
+    expected = evaluate(tmp_path / "data", **FEW, approx=True, metrics="agc", threads=1)
+    assert store.evaluate(metrics="agc").to_json() == expected.to_json()
+    store.update(land(NIGHTS[3], tmp_path / "data"))
+    assert isinstance(unseal((tmp_path / "store" / "merged" / "index.json").read_bytes())["files"], list)
 
 
 def test_rows_of_wrong_types_are_refused(store, tmp_path):

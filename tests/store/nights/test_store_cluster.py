@@ -25,7 +25,7 @@ from streameval.engine.fold import TASK_ROWS
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
 from streameval.options import OPTIONS
 from streameval.states import rounds
-from streameval.store.files.published import StateFiles
+from streameval.store.files.compaction import Compaction
 from streameval.store.nights import fold as nights
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def test_looking_runs_on_a_worker(client: Any, data: Path, tmp_path: Path, monke
     for cached in ("history",):
         shutil.rmtree(tmp_path / "store" / cached)
     with monkeypatch.context() as patched:
-        patched.setattr(StateFiles, "read_all", None)
+        patched.setattr(Compaction, "read_all", None)
         there = Store(tmp_path / "store", client=client)
         found = there.evaluate(metrics="agc")
         assert found.to_json() == expected

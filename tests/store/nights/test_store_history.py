@@ -13,6 +13,7 @@ from nightly import DATA, FEW, NIGHTS, correct, land
 
 from streameval import Store, evaluate
 from streameval.cli import main
+from streameval.store.files.compaction import Compaction
 from streameval.store.files.published import StateFiles
 from streameval.store.nights import results
 from streameval.store.nights.results import ResultCache
@@ -86,7 +87,9 @@ def test_nights_up_to_each_join_what_was_merged(tmp_path):
             read[name] += 1
             return super().load(name)
 
-    store._context.files = Counted(store._context.files.location)
+    store._context.compaction = Compaction(
+        store._context.location.child("merged"), Counted(store._context.files.location)
+    )
     for i, point in enumerate(store.history("pr_auc").points):
         raw = evaluate([data / name for name in NIGHTS[: i + 1]], score="score_lr", approx=i > 1)
         assert (point.cumulative.value, point.cumulative.lower) == (raw.value("pr_auc"), raw.interval("pr_auc")[0])
