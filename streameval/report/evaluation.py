@@ -60,7 +60,7 @@ def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], so
         between = worst_first(r for r in results if r.baseline and not r.from_rest and ",".join(r.slice or ()) == by)
         if between:
             left = len(between) - MOST
-            note = f"Worst first; p is adjusted for all slices. {_more(left)}".rstrip()
+            note = f"Worst first; p is adjusted for all differences by slice. {_more(left)}".rstrip()
             blocks.append(difference_table(between[:MOST], f"By {by}, differences", note))
             new = compared(between[0])[0]  # its slices decide, not those of the baseline
             slices = [sorted(row, key=lambda one: one.of != new) for row in slices]
@@ -193,7 +193,7 @@ def evaluation_page(evaluation: Found, evidence: Evidence) -> Page:
     results: list[Block] = [*value_tables(subjects[""], meanings)]
     if differences:
         results = [*pictures.differences(differences), difference_table(differences), *results]
-    if said := sampling_said([*subjects[""], *differences], store=store):
+    if said := sampling_said([*subjects[""], *differences], evaluation.results, store=store):
         results.append(Text(said, "note"))
     if not evidence.curves and not evidence.distributions:
         results.append(Text("There is nothing to draw: these results have no curves here.", "note"))

@@ -379,7 +379,7 @@ def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[s
     parts += [*gap, differences(with_baseline, plain=plain)] if with_baseline else []
     parts += [f"[bold]{escaped(sentence)}[/]" for sentence in slices_said(evaluation.results)]
     warnings = *strata_said(evaluation.label_strata), *coarser_said(evaluation.coarser_units)
-    parts += map(escaped, (*labelled_said(whole), *sampling_notes(whole, store=store), *warnings))
+    parts += map(escaped, (*labelled_said(whole), *sampling_notes(whole, evaluation.results, store=store), *warnings))
     parts += map(escaped, means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
     for by, rows in by_slicing(evaluation.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]

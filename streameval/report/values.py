@@ -561,10 +561,11 @@ def means(results: Sequence[Scalar], weight: str = "rows") -> Iterator[str]:
             yield f"{one.metric}[{one.of}] by group, from the least through the deciles to the greatest: {deciles}"
 
 
-def sampling_notes(results: Sequence[Scalar], *, store: bool = False) -> list[str]:
+def sampling_notes(results: Sequence[Scalar], tested: Sequence[Scalar] = (), *, store: bool = False) -> list[str]:
     """Notes on sampling intervals: units and blocks, values without an interval and why, how p was adjusted.
 
-    `store` is whether the results come from a store; the remedy for missing units is then `add --unit`.
+    `tested` are all results of the evaluation, whose differences are tested together. `store` is whether the results
+    come from a store; the remedy for missing units is then `add --unit`.
     """
     sliced = [(f"{r.metric}[{r.of}]", _slice(r), r) for r in results if r.slice]
     why: dict[str, list[str]] = {}
@@ -573,7 +574,7 @@ def sampling_notes(results: Sequence[Scalar], *, store: bool = False) -> list[st
             why.setdefault(r.ci_reason, []).append(f"{r.metric}[{r.of}]")
     reasons = [f"no interval of {few(list(dict.fromkeys(names)))}: {reason}" for reason, names in why.items()]
     units = _units(results, store=store, warn=not sliced)
-    return [*units, *reasons, *_missing(sliced, "slice"), *_adjusted(results)]
+    return [*units, *reasons, *_missing(sliced, "slice"), *_adjusted(tested)]
 
 
 def zones_said(by: str, source: Source) -> list[str]:
@@ -698,10 +699,10 @@ def _adjusted(results: Sequence[Scalar]) -> Iterator[str]:
     families = [(overall, "of all rows"), (len(tested) - overall, "by slice")]
     if len(tested) > 1:
         each = " and for ".join(f"{plural(count, 'difference')} {of}" for count, of in families if count)
-        yield f"p is adjusted for {each} (Holm); intervals are not"
+        yield f"p is adjusted for {each} (Holm); intervals are not, and each rule is judged alone"
 
 
-def sampling_said(results: Sequence[Scalar], *, store: bool = False) -> str:
+def sampling_said(results: Sequence[Scalar], tested: Sequence[Scalar] = (), *, store: bool = False) -> str:
     """The sampling notes as sentences for a page, whose tables give the reasons for missing intervals."""
-    notes = [f"{note.removeprefix('warning: ')}." for note in (*_units(results, store=store), *_adjusted(results))]
+    notes = [f"{note.removeprefix('warning: ')}." for note in (*_units(results, store=store), *_adjusted(tested))]
     return " ".join(note if note.startswith("p ") else f"{note[:1].upper()}{note[1:]}" for note in notes)
