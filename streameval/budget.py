@@ -288,19 +288,9 @@ def fresh_array(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     return array
 
 
-def room_for(rows: int) -> int:
-    """Rows of a buffer for at least `rows` rows: one of eight sizes between two powers of two.
-
-    Tasks of nearly equal size thus borrow buffers of equal size, so that one gets what another has given back
-    (`streameval.budget.Budget.borrow`). Memory is taken only for rows that are written.
-
-    Examples
-    --------
-    >>> room_for(2_000_000), room_for(1_900_000), room_for(9), room_for(0)
-    (2097152, 1966080, 9, 0)
-    """
-    step = 1 << max(rows.bit_length() - 4, 0)
-    return -(-rows // step) * step
+def fresh_columns(rows: int, *columns: tuple[tuple[int, ...], DTypeLike]) -> list[Array]:
+    """Uninitialised arrays with room for some rows and one more, given the shape of a row and the type of each."""
+    return [fresh_array((rows + 1, *shape), dtype) for shape, dtype in columns]
 
 
 def give_back_freed() -> None:
@@ -312,9 +302,8 @@ def give_back_freed() -> None:
 
 
 LEAST_ROOM = 1 / 8  # share of the limit that is always left to states
+_LARGE = 1 << 16  # bytes of an array that may make the process grow
 _SMALL = 1 << 13  # bytes of an array below which spilling is not worth a system call
-_WORTH_KEEPING = 1 << 16  # bytes of an array from which it is kept for another builder
-_FEW = 1 << 13  # rows below which new arrays cost no more than borrowed ones
 _GROWTH = 1 / 32  # share of the limit by which a process must grow before freed memory is returned again
 _LOG = logging.getLogger(__name__)
 
@@ -354,8 +343,6 @@ class Budget:
         self._largest: list[tuple[int, int]] = []  # heap of (−bytes, key) of spillable buffers; may include dead ones
         self._dead: deque[tuple[int, int]] = deque()  # appended by finalizers, which may run at any allocation
         self._keys = itertools.count()
-        self._spare: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
-        self._spare_bytes = 0
         self._lock = new_lock()
         self._file: SpillFile | None = None
         self._base = posix.process_memory()
@@ -398,67 +385,13 @@ class Budget:
         with suppress(SpillError):  # the owner of the budget gets the error with its next array
             self._spill_excess()
 
-    def borrow(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An uninitialised array for a builder; a spare array of this shape is reused, because fresh memory is slow."""
-        shape = (shape,) if isinstance(shape, int) else shape
-        with self._lock:
-            spare = self._spare.get((shape, np.dtype(dtype)))
-            if spare:
-                array = spare.pop()
-                self._spare_bytes -= array.nbytes
-                return array
-        return fresh_array(shape, dtype)
+    def release_freed(self) -> None:
+        """Return freed memory to the system if states fill half of the limit; to be called when no builder is running.
 
-    def give_back(self, array: Array) -> None:
-        """Return a borrowed array that nothing else refers to; it is kept as a spare while states leave room for it."""
-        if array.nbytes >= _WORTH_KEEPING:
-            with self._lock:
-                self._forget_dead()
-                if self.resident + self._spare_bytes + array.nbytes <= self.room:
-                    self._spare.setdefault((array.shape, array.dtype), []).append(array)
-                    self._spare_bytes += array.nbytes
-
-    @contextmanager
-    def borrowed(self, rows: int, *columns: tuple[tuple[int, ...], DTypeLike]) -> Iterator[list[Array]]:
-        """Uninitialised arrays with room for some rows and one more; they are given back at the end.
-
-        Their sizes are rounded up (`room_for`), so that the arrays are reused for nearly equal numbers of rows.
-
-        Parameters
-        ----------
-        rows : largest number of rows
-        columns : for each array, the shape of a row and the type
-
-        Examples
-        --------
-        >>> with Budget().borrowed(10_000, ((), np.int64), ((2,), np.uint64)) as arrays:
-        ...     print(*(array.shape for array in arrays))
-        (10240,) (10240, 2)
-        """
-        if rows < _FEW:
-            yield [np.empty((rows + 1, *shape), dtype) for shape, dtype in columns]
-            return
-        room = room_for(rows + 1)
-        arrays = [self.borrow((room, *shape), dtype) for shape, dtype in columns]
-        try:
-            yield arrays
-        finally:
-            for array in arrays:
-                self.give_back(array)
-
-    def _drop_spares(self) -> None:
-        self._spare.clear()
-        self._spare_bytes = 0
-
-    def release_spares(self) -> None:
-        """Drop the spare arrays; to be called when no builder is running.
-
-        If states fill half of the limit, freed memory that Arrow and the C library keep is returned to the system: it
-        is fragmented between the states, and would add to what is allocated next. Otherwise it is kept, because fresh
-        memory is slow.
+        What Arrow and the C library keep is fragmented between the states, and would add to what is allocated next.
+        Otherwise it is kept, because fresh memory is slow.
         """
         with self._lock:
-            self._drop_spares()
             self._forget_dead()
         if self.resident > self.limit // 2:
             give_back_freed()
@@ -498,7 +431,7 @@ class Budget:
             if overhead:
                 self._count(buffer, overhead)
         self._spill_excess()
-        if buffer.nbytes >= _WORTH_KEEPING:
+        if buffer.nbytes >= _LARGE:
             self.relieve()
         return buffer
 
@@ -511,11 +444,9 @@ class Budget:
         return key
 
     def _spill_excess(self) -> None:
-        """Spill the largest arrays until the rest fits; spare arrays go first."""
+        """Spill the largest arrays until the rest fits."""
         with self._lock:
             self._forget_dead()
-            if self.resident + self._spare_bytes > self.room:
-                self._drop_spares()
             while self.resident > self.room and self._largest:
                 _, key = self._largest[0]  # kept in the heap if writing fails, because the disk may have room later
                 held = self._held.get(key)

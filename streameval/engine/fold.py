@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from streameval.budget import LEAST_ROOM, Budget, room_for
+from streameval.budget import LEAST_ROOM, Budget
 from streameval.errors import CorruptFileError, SchemaError, WeightError
 from streameval.scan import Derived, Piece, Test, join, read
 from streameval.scan.faults import READ_ERRORS
@@ -308,7 +308,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     """
     reader, late = label_reader(plan), None if plan.late is None else LateReader(plan.late)
     rows = sum(piece.rows for piece in pieces)
-    room = max(1, min(capacity, room_for(rows))) if rows >= 0 else capacity
+    room = max(1, min(capacity, rows)) if rows >= 0 else capacity
     builders = {spec: spec.builder(budget, room) for spec in plan.specs}
     try:
         with budget.reserved(scratch_bytes(pieces, plan.specs)):

@@ -191,7 +191,7 @@ class ThreadEngine:
         one = partial(fold, plan=plan, budget=self.budget, capacity=self.capacity(plan), progress=self.progress)
         warn_of_little(self.limit, pieces, plan.specs, self.threads)
         folded = tree(one, self.assigned(pieces, rows, plan), merge, "fold", self.threads)
-        self.budget.release_spares()
+        self.budget.release_freed()
         return folded
 
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:

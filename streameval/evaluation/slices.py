@@ -122,7 +122,7 @@ def _finalized(
     for start in range(0, len(missing), _CHUNK):
         some = missing[start : start + _CHUNK]
         states = request.family.slice_states(engine, request, grouped, some)
-        engine.budget.release_spares()
+        engine.budget.release_freed()
         rows = finalize_states(engine, [(state, request.metrics) for state in states])
         for group, state, row in zip(some, states, rows, strict=True):
             values = usable(request, state, row) if weighted else row

@@ -110,7 +110,7 @@ def run(first: Round, budget: Budget, each: Mapper = one_by_one) -> list[list[An
         values.append([value for value, _ in visits])
         current = merge([part for _, part in visits]) if current.hands_on else None
         del visits  # they hold the rows of this round, which the next one does not need
-        budget.release_spares()
+        budget.release_freed()
     return values
 
 

@@ -93,7 +93,7 @@ def test_small_arrays_count_and_large_ones_make_room_for_them(tmp_path: Path) ->
     assert not large[1].resident
     assert all(buffer.resident for buffer in small)
     del small
-    budget.release_spares()
+    budget.release_freed()
     assert budget.resident == 0
 
 
@@ -541,13 +541,13 @@ def test_freed_memory_is_given_back_once_states_fill_half_the_limit(
     monkeypatch.setattr(memory, "give_back_freed", lambda: given.append(budget.resident))
     budget = Budget(1_000_000, tmp_path)
     held = [budget.hold(np.zeros(50_000))]
-    budget.release_spares()
+    budget.release_freed()
     assert given == []
     held.append(budget.hold(np.zeros(20_000)))
-    budget.release_spares()
+    budget.release_freed()
     assert given == [560_000]
     held.clear()
-    budget.release_spares()
+    budget.release_freed()
     assert given == [560_000]
 
 
@@ -564,36 +564,6 @@ def test_freed_memory_is_given_back_where_the_process_has_grown_by_the_limit(
         taken.append(now)
         budget.relieve()
     assert given == [6_000_001, 6_040_000, 6_001_000]
-
-
-def test_spare_arrays_stay_within_the_limit_and_go_before_states_are_spilled(tmp_path: Path) -> None:
-    """What builders give back is kept where states leave room, and counts while it is."""
-    budget = Budget(1_000_000, tmp_path)
-    first, second = np.zeros(50_000), np.zeros(50_001)
-    budget.give_back(first)
-    held = budget.hold(np.zeros(60_000))
-    budget.give_back(second)
-    assert budget.borrow(50_001, np.float64) is not second
-    assert budget.borrow(50_000, np.float64) is first
-    budget.give_back(first)
-    more = budget.hold(np.zeros(30_000))
-    assert budget.borrow(50_000, np.float64) is not first
-    assert held.resident
-    assert more.resident
-    assert not budget.spilled
-
-
-def test_borrowed_arrays_are_reused_for_nearly_equal_numbers_of_rows() -> None:
-    """Also if an error ended their use; small arrays are not kept."""
-    budget = Budget(1 << 24)
-    with pytest.raises(ZeroDivisionError), budget.borrowed(20_000, ((), np.int64), ((2,), np.uint64)) as first:
-        raise ZeroDivisionError
-    with budget.borrowed(20_001, ((), np.int64), ((2,), np.uint64)) as second:
-        assert [one is other for one, other in zip(first, second, strict=True)] == [True, True]
-        assert min(map(len, second)) >= 20_002
-    with budget.borrowed(1_000, ((2,), np.uint64)) as (small,):
-        assert small.shape == (1_001, 2)
-    assert budget._spare_bytes == sum(array.nbytes for array in first)
 
 
 def test_the_overhead_of_an_array_counts_as_long_as_it_lives_and_is_never_spilled(tmp_path: Path) -> None:

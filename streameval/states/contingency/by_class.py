@@ -11,13 +11,13 @@ their cells are read twice instead, first for the sizes, then for the cells.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
+from streameval.budget import fresh_columns
 from streameval.kernels.contingency.cells import ClassArrays, Tallies
 from streameval.kernels.contingency.tables import add_margins, slots_for
 from streameval.kernels.fused import FUSED
@@ -178,22 +178,18 @@ class ByClass:
         entries = max(_TABLE * int(together.sum()), _LEAST)
         bits = min(_BITS, (entries.bit_length() - 1) // 3)
         further, maxima = tuple(range(self.rows.layout.words - 1)), 0
-        with (
-            _class_arrays(items, len(further), budget, counted=bool(places[0].at.counts.any())) as own,
-            budget.borrowed(most, ((4,), np.int64), ((2,), np.int64)) as large,
-            budget.borrowed(8**bits, ((), np.int64)) as (small,),
-        ):
-            small[:] = 0
-            listed = [[array[:0] for array in large]]
-            tallies = Tallies(small, *np.zeros((2, min(_SIZES, entries)), np.int64), *large)
-            for i, j in cuts:
-                form = further, self.others.layout.words - 1, self.packed, bits
-                *counts, largest = FUSED["cells", "classes"](places[0].at, places[1].at, i, j, *form, own, tallies)
-                listed.append([array[:count].copy() for array, count in zip(large, counts, strict=True)])
-                maxima += largest
-            found = np.flatnonzero(small != 0)  # takes half the time of searching numbers
-            low = (1 << bits) - 1
-            r, c, n, times = found >> (2 * bits), (found >> bits) & low, found & low, small[found]
+        own = _class_arrays(items, len(further), counted=bool(places[0].at.counts.any()))
+        large, small = fresh_columns(most, ((4,), np.int64), ((2,), np.int64)), np.zeros(8**bits, np.int64)
+        listed = [[array[:0] for array in large]]
+        tallies = Tallies(small, *np.zeros((2, min(_SIZES, entries)), np.int64), *large)
+        for i, j in cuts:
+            form = further, self.others.layout.words - 1, self.packed, bits
+            *counts, largest = FUSED["cells", "classes"](places[0].at, places[1].at, i, j, *form, own, tallies)
+            listed.append([array[:count].copy() for array, count in zip(large, counts, strict=True)])
+            maxima += largest
+        filled = np.flatnonzero(small != 0)  # takes half the time of searching numbers
+        low = (1 << bits) - 1
+        r, c, n, times = filled >> (2 * bits), (filled >> bits) & low, filled & low, small[filled]
         cells, classes = (np.concatenate(parts).T.copy() for parts in zip(*listed, strict=True))
         numbers, totals = _numbered_sizes(cells[0])
         sizes = np.flatnonzero(tallies.sizes != 0)
@@ -227,17 +223,13 @@ class ByClass:
         return keep_undominated(parts, keep), Shared(*map(KeyedCounts.built, builders))
 
 
-@contextmanager
-def _class_arrays(items: Sequence[Array], further: int, budget: Budget, *, counted: bool) -> Iterator[ClassArrays]:
+def _class_arrays(items: Sequence[Array], further: int, *, counted: bool) -> ClassArrays:
     """Arrays for the largest bucket, given the singleton cells and the other cells of each bucket."""
     both, rows, cells = (int(sizes.max(initial=0)) for sizes in (items[0] + items[1], *items))
-    with (
-        budget.borrowed(both, ((further + 4,), np.uint64)) as (classes,),
-        budget.borrowed(cells, ((), np.int32)) as (owners,),
-        budget.borrowed(rows, ((), np.uint64), ((further,), np.uint64), ((), np.int64)) as (words, rest, counts),
-    ):
-        slots = slots_for(np.array([0, both]))
-        yield ClassArrays(slots, classes, owners, marks_for(rows), words, rest, counts if counted else counts[:0])
+    (classes,), (owners,) = fresh_columns(both, ((further + 4,), np.uint64)), fresh_columns(cells, ((), np.int32))
+    words, rest, counts = fresh_columns(rows, ((), np.uint64), ((further,), np.uint64), ((), np.int64))
+    slots = slots_for(np.array([0, both]))
+    return ClassArrays(slots, classes, owners, marks_for(rows), words, rest, counts if counted else counts[:0])
 
 
 def _kept(read: Callable[[], Iterable[T]], *, giant: bool) -> Callable[[], Iterable[T]]:

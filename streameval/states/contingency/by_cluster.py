@@ -24,13 +24,13 @@ the distinct clusters of that bucket. Equal cells of a giant class are stored on
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from streameval.budget import fresh_columns
 from streameval.kernels.contingency.cells import BucketArrays, CellArrays
 from streameval.kernels.contingency.tables import add_margins, slots_for, tally_small
 from streameval.kernels.fused import FUSED
@@ -60,7 +60,7 @@ from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval, Segm
 from streameval.states.rounds import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from streameval.budget import Budget
     from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
@@ -152,16 +152,15 @@ def _classless_clusters(cells: KeyedCounts, keys: Keys, interval: Interval, budg
     return KeyedCounts.built(builder)
 
 
-@contextmanager
-def bucket_arrays(keys: Keys, rows: int, places: SegmentAddresses, budget: Budget) -> Iterator[BucketArrays]:
+def bucket_arrays(keys: Keys, rows: int, places: SegmentAddresses) -> BucketArrays:
     """Arrays for the largest bucket, which has `rows` rows."""
     width = sum(keys)
     widths = (width + 2,), (keys.class_ + 2,), (), (width - 1,)
     shapes = (*((each, np.uint64) for each in widths), ((), np.int64))
-    with budget.borrowed(rows, *shapes) as (clusters, strays, words, rest, counts):
-        slots = slots_for(np.array([0, rows]))
-        counts = counts if places.at.counts.any() else counts[:0]
-        yield BucketArrays(slots, clusters, strays, marks_for(rows), words, rest, counts)
+    clusters, strays, words, rest, counts = fresh_columns(rows, *shapes)
+    slots = slots_for(np.array([0, rows]))
+    counts = counts if places.at.counts.any() else counts[:0]
+    return BucketArrays(slots, clusters, strays, marks_for(rows), words, rest, counts)
 
 
 class _Pass:
@@ -219,22 +218,18 @@ class _Pass:
             cuts = cut(items, _CELLS)
             most = max(_CELLS + _CELLS // 8, *(int(items[i:j].sum()) for i, j in cuts))
         shapes = ((), np.uint64), ((further,), np.uint64), ((keys.class_,), np.uint64), ((), np.int64)
-        with (
-            bucket_arrays(keys, int(items.max(initial=0)), places, self._budget) as own,
-            self._budget.borrowed(most, *shapes) as (words, rest, singles, large),
-        ):
-            columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_))
-            out = CellArrays(words, rest, singles, self._sizes, large)
-            for i, j in cuts:
-                cells, alone, listed, maxima = FUSED["cells", "clusters"](
-                    places.at, i, j, *columns, self._packed, own, out
-                )
-                self._hand_on(words[:cells], rest[:cells])
-                if self._watcher is not None and cells:
-                    self._show(words[:cells], rest[:cells])
-                if alone:
-                    self._singles.add_ids(list(np.ascontiguousarray(singles[:alone].T)))
-                self._count(maxima, large[:listed])
+        own = bucket_arrays(keys, int(items.max(initial=0)), places)
+        words, rest, singles, large = fresh_columns(most, *shapes)
+        columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_))
+        out = CellArrays(words, rest, singles, self._sizes, large)
+        for i, j in cuts:
+            cells, alone, listed, maxima = FUSED["cells", "clusters"](places.at, i, j, *columns, self._packed, own, out)
+            self._hand_on(words[:cells], rest[:cells])
+            if self._watcher is not None and cells:
+                self._show(words[:cells], rest[:cells])
+            if alone:
+                self._singles.add_ids(list(np.ascontiguousarray(singles[:alone].T)))
+            self._count(maxima, large[:listed])
 
     def _show(self, classes: Array, rest: Array) -> None:
         """Show the cells of whole clusters of several rows to the watcher."""

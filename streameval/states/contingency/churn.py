@@ -24,13 +24,13 @@ transitions. *KDD*, 706-711.
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import comb
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
+from streameval.budget import fresh_columns
 from streameval.kernels.contingency.cells import CellArrays, cluster_cells
 from streameval.kernels.contingency.tables import add_margins, first_largest
 from streameval.kernels.keys import ID_BUCKETS, unmix
@@ -42,7 +42,7 @@ from streameval.states.keyed.ids import id_codes
 from streameval.states.keyed.layout import Interval, Layout, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.contingency.counts import ContingencySpec
@@ -212,33 +212,32 @@ class ByNew(_Visited):
             left=int(left.rows[0::2].sum()),
         )
         for i, j in cut(items, _ROWS):
-            with self._grouped((start + i, start + j), budget) as (cells, singles, sizes):
-                if arrived.size:
-                    ids += [cells[:, :new], singles[:, -new:].copy()]
-                counts["pairs_new"] += _pairs(sizes)
-                counts["pairs_both"] += self._hand_on(cells, (start + i, start + j), builder)
-                one = np.full(len(singles), int(_BEST | _HALF | _WHOLE | _LARGE * (form.least <= 1)) + 16, np.uint64)
-                tag = [singles[:, form.keys.class_], np.ones_like(one)] if form.tags else []
-                builder.add_ids(
-                    [
-                        *singles[:, : form.keys.class_].T,
-                        unmix(singles[:, -new]),
-                        *singles[:, singles.shape[1] - new + 1 :].T,
-                        one,
-                        *tag,
-                    ]
-                )
+            cells, singles, sizes = self._grouped((start + i, start + j))
+            if arrived.size:
+                ids += [cells[:, :new], singles[:, -new:].copy()]
+            counts["pairs_new"] += _pairs(sizes)
+            counts["pairs_both"] += self._hand_on(cells, (start + i, start + j), builder)
+            one = np.full(len(singles), int(_BEST | _HALF | _WHOLE | _LARGE * (form.least <= 1)) + 16, np.uint64)
+            tag = [singles[:, form.keys.class_], np.ones_like(one)] if form.tags else []
+            builder.add_ids(
+                [
+                    *singles[:, : form.keys.class_].T,
+                    unmix(singles[:, -new]),
+                    *singles[:, singles.shape[1] - new + 1 :].T,
+                    one,
+                    *tag,
+                ]
+            )
         born = _unmatched(lone[:, :new], arrived, ids) if arrived.size else arrived
         counts["births"] = int(np.count_nonzero(born >= form.least))
         no_tags = np.zeros((2, max(1, form.tags)), np.int64)
         return Tally(counts, by_tag=no_tags), ByOld(form, KeyedCounts.built(builder), left)
 
-    @contextmanager
-    def _grouped(self, interval: Interval, budget: Budget) -> Iterator[tuple[Array, Array, Array]]:
+    def _grouped(self, interval: Interval) -> tuple[Array, Array, Array]:
         """The rows of both ids in a short interval, by new cluster.
 
-        Yields
-        ------
+        Returns
+        -------
         cells : uint64 array, of clusters of several rows: words of the new and of the old id, the tag, and rows
         singles : uint64 array, of clusters of one row: words of the old id, the tag, and words of the new id
         sizes : int64 array, rows of the clusters of several
@@ -246,15 +245,13 @@ class ByNew(_Visited):
         (new, old), items = self.form.keys, self.cells.items_in(*interval)[0::2]
         places, further = self.cells.places(*interval), old + bool(self.form.tags)
         shapes = ((), np.uint64), ((further + 1 + new,), np.uint64), ((further + new,), np.uint64), ((), np.int64)
-        with (
-            bucket_arrays(Keys(new, further), int(items.max(initial=0)), places, budget) as own,
-            budget.borrowed(int(items.sum()), *shapes) as (words, rest, singles, sizes),
-        ):
-            out = CellArrays(words, rest, singles, np.zeros(2, np.int64), sizes)
-            columns = tuple(range(new - 1)), tuple(range(further))
-            cells, alone, several, _ = cluster_cells(places.at, 0, items.size, *columns, False, own, out)
-            entries = np.column_stack((rest[:cells, further + 1 :], words[:cells], rest[:cells, :further]))
-            yield entries, singles[:alone], sizes[:several]
+        own = bucket_arrays(Keys(new, further), int(items.max(initial=0)), places)
+        words, rest, singles, sizes = fresh_columns(int(items.sum()), *shapes)
+        out = CellArrays(words, rest, singles, np.zeros(2, np.int64), sizes)
+        columns = tuple(range(new - 1)), tuple(range(further))
+        cells, alone, several, _ = cluster_cells(places.at, 0, items.size, *columns, False, own, out)
+        entries = np.column_stack((rest[:cells, further + 1 :], words[:cells], rest[:cells, :further]))
+        return entries, singles[:alone], sizes[:several]
 
     def _hand_on(self, entries: Array, interval: Interval, builder: SegmentBuilder) -> int:
         """Hand on the cells of clusters of several rows, see `_grouped`; returns the pairs of rows within them."""

@@ -64,7 +64,7 @@ class SegmentBuilder:
         self.budget = budget
         self._items: SegmentBuilder | None = None  # items with counts, if others have none
         self._counted = counted
-        self._borrow(capacity)
+        self._allocate(max(capacity, 1))
         self._size = 0
         self._hot: hot.HotKeys | None = None
         self._may_learn = not (counted or layout.weighted or layout.partial)
@@ -88,25 +88,19 @@ class SegmentBuilder:
         width = layout.dtype.itemsize + 8 * (layout.words - 1 + layout.weighted + counted)
         return cls(layout, budget, min(rows, max(_LEAST, budget.scratch // (2 * width + 4))), counted=counted)
 
-    def _borrow(self, capacity: int) -> None:
-        """Borrow the buffers for a number of rows."""
-        budget, layout, self.capacity = self.budget, self.layout, max(capacity, 1)
-        self._words = budget.borrow(self.capacity, layout.dtype)
-        self._codes = budget.borrow(self.capacity, np.uint32)
-        self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
-        self._counts = budget.borrow(self.capacity if self._counted else 0, np.int64)
-        self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
-
-    def _give_back(self) -> None:
-        """Make a segment of the collected rows, and return the buffers."""
-        self._flush()
-        for column in (self._words, self._codes, self._rest, self._counts, self._weights):
-            self.budget.give_back(column)
+    def _allocate(self, capacity: int) -> None:
+        """Make the buffers for a number of rows."""
+        layout, self.capacity = self.layout, capacity
+        self._words = fresh_array((capacity,), layout.dtype)
+        self._codes = fresh_array((capacity,), np.uint32)
+        self._rest = fresh_array((capacity, layout.words - 1), np.uint64)
+        self._counts = fresh_array((capacity if self._counted else 0,), np.int64)
+        self._weights = fresh_array((capacity if layout.weighted else 0,), np.float64)
 
     def shrink(self, capacity: int) -> None:
         """Collect at most `capacity` rows at a time from now on, because another builder shares the memory."""
-        self._give_back()
-        self._borrow(capacity)
+        self._flush()
+        self._allocate(max(capacity, 1))
 
     def add(
         self,
@@ -230,7 +224,8 @@ class SegmentBuilder:
 
     def finish(self) -> tuple[Segment, ...]:
         """The segments of everything added; the builder must not be used afterwards."""
-        self._give_back()
+        self._flush()
+        self._allocate(0)
         self._store_hot()
         segments, self._segments = tuple(self._segments), []
         return segments if self._items is None else segments + self._items.finish()

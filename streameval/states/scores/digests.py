@@ -68,7 +68,7 @@ class DigestsSpec(SampleSpec):
 
     def builder(self, budget: Budget, capacity: int) -> _DigestsBuilder:
         """A new builder of about 25 MiB, 40 MiB with weights."""
-        return _DigestsBuilder(self, budget)
+        return _DigestsBuilder(self)
 
     def empty(self) -> SampledDigests:
         """The empty state."""
@@ -144,9 +144,9 @@ _FACTS = ("infinite", "infinite_weight", "seen", "nan_rows")
 
 
 class _DigestsBuilder:
-    def __init__(self, spec: DigestsSpec, budget: Budget) -> None:
+    def __init__(self, spec: DigestsSpec) -> None:
         self.spec = spec
-        self._draws = Draws(spec, self._take, budget)
+        self._draws = Draws(spec, self._take)
         self._parts: list[CellCentroids] = []
         self._size = 0
         self._infinite, self._infinite_weight = np.zeros((2, CELLS), np.int64), np.zeros((2, CELLS))

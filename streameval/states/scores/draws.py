@@ -104,21 +104,18 @@ class Draws:
     ----------
     spec : SampleSpec
     take : function of a cell (2·group + label), its scores as an ascending float64 array, and their weights or None
-    budget : lends the buffers, 18 MiB, or 35 MiB with weights
     """
 
-    def __init__(self, spec: SampleSpec, take: Callable[[int, Array, Array | None], None], budget: Budget) -> None:
+    def __init__(self, spec: SampleSpec, take: Callable[[int, Array, Array | None], None]) -> None:
         self.spec = spec
         self.seen = np.zeros(2, np.int64)
         self.nan_rows = np.zeros(2, np.int64)
         self._take = take
         self._share = math.ceil(spec.sample * (1 << BITS))
-        self._budget = budget
-        self._values, self._sorted = (budget.borrow(FILL + SLICE, np.float64) for _ in range(2))
-        self._weights, self._carried = (
-            budget.borrow(FILL + SLICE if spec.weighted else 0, np.float64) for _ in range(2)
-        )
-        self._cells = budget.borrow(FILL + SLICE, np.uint8)
+        rows = FILL + SLICE  # of buffers of 18 MiB, or 35 MiB with weights
+        self._values, self._sorted = np.empty((2, rows))
+        self._weights, self._carried = np.empty((2, rows if spec.weighted else 0))
+        self._cells = np.empty(rows, np.uint8)
         self._fill = 0
 
     def update(self, batch: Batch) -> None:
@@ -153,7 +150,8 @@ class Draws:
             if b > a:
                 self._take(cell, *self._ascending(a, b))
         rest = self._fill - size
-        for buffer in (self._values, self._cells, *([self._weights] if self.spec.weighted else [])):
+        buffers: tuple[Array, ...] = (self._values, self._cells, self._weights)
+        for buffer in buffers[: 2 + self.spec.weighted]:
             buffer[:rest] = buffer[size : self._fill]
         self._fill = rest
 
@@ -169,8 +167,6 @@ class Draws:
     def finish(self) -> tuple[Array, Array]:
         """Pass on the remaining rows; returns the rows seen and those with a NaN or null score, both by label."""
         self._pass_on(self._fill)
-        for buffer in (self._values, self._sorted, self._cells, self._weights, self._carried):
-            self._budget.give_back(buffer)
         return self.seen, self.nan_rows
 
 
@@ -241,7 +237,7 @@ class BinsSpec(SampleSpec):
 
     def builder(self, budget: Budget, capacity: int) -> _BinsBuilder:
         """A new builder of about 20 MiB, 37 MiB with weights; less for small samples."""
-        return _BinsBuilder(self, budget)
+        return _BinsBuilder(self)
 
     def empty(self) -> SampledBins:
         """The empty state."""
@@ -268,9 +264,9 @@ class BinsSpec(SampleSpec):
 
 
 class _BinsBuilder:
-    def __init__(self, spec: BinsSpec, budget: Budget) -> None:
+    def __init__(self, spec: BinsSpec) -> None:
         self.spec = spec
-        self._draws = Draws(spec, self._take, budget)
+        self._draws = Draws(spec, self._take)
         self._edges = np.array(spec.edges)
         self._state = spec.empty()
 

@@ -94,7 +94,7 @@ class HistogramSpec(MissingScores):
 
     def builder(self, budget: Budget, capacity: int) -> _HistogramBuilder:
         """A new builder of 11 MiB, 32 MiB with weights."""
-        return _HistogramBuilder(self, budget)
+        return _HistogramBuilder(self)
 
     def empty(self) -> ScoreHistogram:
         """The empty state."""
@@ -118,16 +118,14 @@ class HistogramSpec(MissingScores):
 
 
 class _HistogramBuilder:
-    def __init__(self, spec: HistogramSpec, budget: Budget) -> None:
-        self.spec, self._budget = spec, budget
-        self._packed, self._only = (budget.borrow(BINS, np.int64) for _ in range(2))
-        self._sums, self._errors = (budget.borrow((BINS if spec.weighted else 0, 2), np.float64) for _ in range(2))
+    def __init__(self, spec: HistogramSpec) -> None:
+        self.spec = spec
         self._full: list[ScoreHistogram] = []  # of the rows before those in the tables
         self._clear()
 
     def _clear(self) -> None:
-        for table in (self._packed, self._sums, self._errors):
-            table.fill(0)
+        self._packed, self._only = np.zeros((2, BINS), np.int64)
+        self._sums, self._errors = np.zeros((2, BINS if self.spec.weighted else 0, 2))
         self._rows = 0  # counted in the packed table
         self._nan_rows = np.zeros(2, np.int64)
         self._nan_weights: tuple[list[float], list[float]] = ([], [])
@@ -160,8 +158,6 @@ class _HistogramBuilder:
 
     def state(self) -> ScoreHistogram:
         last = self._count()
-        for table in (self._packed, self._only, self._sums, self._errors):
-            self._budget.give_back(table)
         return reduce(ScoreHistogram.merge, [*self._full, last])
 
 

@@ -171,7 +171,7 @@ def _exact(
         if not isinstance(counts, ScoreCounts):
             raise OptionError(f"drift: the store keeps bins of {score}, and drift needs its exact scores", "score")
         parts = [(part.scores, part.rows) for part in counts.parts(budget=engine.budget)]
-        engine.budget.release_spares()
+        engine.budget.release_freed()
         if not parts:
             raise DataError(f"drift: there are no scores {score} in {few(names)}")
         scores, rows = (np.concatenate(each)[::-1] for each in zip(*parts, strict=True))

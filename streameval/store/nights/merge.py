@@ -165,7 +165,7 @@ class Nights:
             except FormatError as error:
                 damaged = [e.partition for e in self.entries if any(s.file in str(error) for s in e.states)]
                 raise FormatError(f"{', '.join(damaged)}: {error}" if damaged else str(error)) from error
-        engine.budget.release_spares()
+        engine.budget.release_freed()
         result = finalize_nights(engine, self.names, request, label, there, states)
         if len(there) == len(wanted):
             return result

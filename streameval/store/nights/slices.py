@@ -128,7 +128,7 @@ def evaluate_slices(
     results = list(slice_results(slices, sweep(slices), weighted=request.weight is not None))
     if resampling.level is not None:
         results, _ = sampled_slices(slices, results, resampling)
-    engine.budget.release_spares()
+    engine.budget.release_freed()
     return [*as_labelled(results, labels, late=request.late is not None)]
 
 
@@ -141,7 +141,7 @@ def slice_estimates(
         return []
     results = list(slice_results(sliced[0], sweep(sliced[0]), weighted=request.weight is not None))
     estimates = sampled_slices(sliced[0], results, request.resampling)[1]
-    engine.budget.release_spares()
+    engine.budget.release_freed()
     return estimates
 
 
