@@ -220,28 +220,21 @@ def cell_sums(
     """Add each cell to Σ n² of its row and its column, and to Σ n²/(r·c) in fixed point.
 
     Cell i stands for ``times[i]`` equal cells (1 if `times` is empty), at most 2^31 in total. Counts and totals are
-    below 2^53. The squares of a side are stored as one word or, if the array has two columns, as sums of their high
-    and of their low 32 bits; counts of 2^31 or more are left to the caller. `inertia` has four words: high and low 32
+    below 2^53. The squares of a side are stored as sums of their high and of their low 32 bits; counts of 2^31 or more
+    are left to the caller. `inertia` has four words: high and low 32
     bits of the first 52 binary digits, then of the next 52. All sums are integers, and each term depends on one cell,
     so the result does not depend on the order or the division of the cells.
     """
-    wide_rows, wide_cols = row_squares.shape[1] == 2, col_squares.shape[1] == 2
     h0, l0, h1, l1 = inertia[0], inertia[1], inertia[2], inertia[3]
     for i in range(counts.size):
         n, row, col = counts[i], rows[i], cols[i]
         t = times[i] if times.size else np.int64(1)
         if n < 2147483648:
-            square = n * n
-            if wide_rows:
-                row_squares[row, 0] += (square >> 32) * t
-                row_squares[row, 1] += (square & 4294967295) * t
-            else:
-                row_squares[row, 0] += square * t
-            if wide_cols:
-                col_squares[col, 0] += (square >> 32) * t
-                col_squares[col, 1] += (square & 4294967295) * t
-            else:
-                col_squares[col, 0] += square * t
+            upper, lower = ((n * n) >> 32) * t, ((n * n) & 4294967295) * t
+            row_squares[row, 0] += upper
+            row_squares[row, 1] += lower
+            col_squares[col, 0] += upper
+            col_squares[col, 1] += lower
         qh, ql = _quotient(float(n), float(row_totals[row]), float(col_totals[col]))
         digit = math.floor(qh * _UNIT)
         first = np.int64(digit)

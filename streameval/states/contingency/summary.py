@@ -198,8 +198,7 @@ def compiled_sums(
     row_totals, col_totals : int64 arrays, below 2^53
     times : int64 array of shape (n_cells,), at most 2^31 in total; empty: 1 each
     """
-    wide = times.size > 0 or (counts.size > 0 and int(counts.max()) * int(counts.sum()) >= 2**63)  # Σ n² ≤ max n · Σ n
-    row_squares, col_squares = (np.zeros((t.size, 2 if wide else 1), np.int64) for t in (row_totals, col_totals))
+    row_squares, col_squares = (np.zeros((t.size, 2), np.int64) for t in (row_totals, col_totals))
     words = np.zeros(4, np.int64)
     cell_sums(rows, cols, counts, times, row_totals, col_totals, row_squares, col_squares, words)
     by_class, by_cluster = _by_size(row_totals, row_squares), _by_size(col_totals, col_squares)
@@ -216,11 +215,11 @@ def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, 
     """Group Σ n² of the classes (or clusters) by size."""
     table = np.zeros(min(_TABLE, int(totals.max(initial=0)) + 1), np.int64)
     small = np.flatnonzero(totals < table.size)  # squares of counts below 2^16: 2^31 of them fit into the low word
-    np.add.at(table, totals[small], squares[small, -1])
+    np.add.at(table, totals[small], squares[small, 1])
     sizes = np.flatnonzero(table != 0)  # takes half the time of searching numbers
     result: defaultdict[Number, Number] = defaultdict(int, zip(sizes.tolist(), table[sizes].tolist(), strict=True))
     for i in np.flatnonzero(totals >= _TABLE) if table.size == _TABLE else ():
-        high, low = squares[i].tolist() if squares.shape[1] == 2 else (0, int(squares[i, 0]))
+        high, low = squares[i].tolist()
         result[int(totals[i])] += (high << 32) + low
     return result
 
