@@ -298,7 +298,8 @@ def _notes(literals: Sequence[tuple[str, exp.Expression]], schema: pa.Schema) ->
         down, up = bounds(value, kind, column)
         column = f"{column} ({kind})"
         if types.is_floating(kind):
-            near = kind.to_pandas_dtype()(text)  # printed in as few digits as tell it apart
+            with np.errstate(over="ignore"):  # beyond the type's range it is infinite, and the note says so
+                near = kind.to_pandas_dtype()(text)  # printed in as few digits as tell it apart
             if Decimal(text) not in (Decimal(str(near)), Decimal(str(float(near))), Decimal(float(near))):
                 notes[f"{text} is no value of {column}: it is compared with {near}"] = None
         elif down is not up:
