@@ -11,9 +11,9 @@ import click
 
 from streameval._submodules import import_when_named
 from streameval._version import __version__
-from streameval.cli import simulate, store
+from streameval.cli import store
 from streameval.cli.console import JUDGED, PAGES, Commands, Output, as_json, progress_bar, stacked, table
-from streameval.cli.data import attribute, churn, plan_labels, sketch
+from streameval.cli.data import COMMANDS
 from streameval.cli.options import deciding, options
 from streameval.errors import OptionError
 
@@ -143,5 +143,5 @@ def _list_columns(data: tuple[str, ...], to: Output) -> None:
     to.deliver(lambda: as_json({"columns": facts, "next": command}), shown)
 
 
-for command in (attribute, churn, plan_labels, sketch, *store.COMMANDS, *store.GATES, *simulate.COMMANDS):
+for command in (*COMMANDS, *store.COMMANDS, *store.GATES):
     main.add_command(command)

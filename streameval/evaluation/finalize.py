@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from streameval.errors import LabelError, MissingInputError, WeightError
 from streameval.evaluation.coarser_units import coarser_units
+from streameval.evaluation.comparison import sampled_slices
 from streameval.evaluation.families import MetricRequest, weight_problem
 from streameval.evaluation.intervals import (
     Estimated,
@@ -25,7 +26,6 @@ from streameval.evaluation.intervals import (
 from streameval.evaluation.multiclass import averaged, positive_weights, with_micro
 from streameval.evaluation.request import LEVEL, Request
 from streameval.evaluation.result import Evaluation
-from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.metrics.contingency.class_sample import ClassSample
 from streameval.metrics.differences import compared

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.block_cells import unit_blocks
+from streameval.kernels.grid import unit_blocks
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.sizes import tally_sizes
 from streameval.states.cluster_sizes import SizeTable

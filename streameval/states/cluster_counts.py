@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import NullError
-from streameval.kernels.block_cells import spread_rows
+from streameval.kernels.grid import spread_rows
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep, blocks_of
 from streameval.states.cluster_sizes import SizeTable, by_tables, clusters_of

@@ -21,6 +21,7 @@ from streameval.store.delivery import (
     check_delivery,
     close_nights,
     closed_errors,
+    deliver,
     is_closed,
     labels_error,
     relabel_nights,
@@ -29,7 +30,6 @@ from streameval.store.delivery import (
 from streameval.store.files.location import check_apart, check_empty, check_files
 from streameval.store.nights.configuration import KEPT, Configuration, plain_options
 from streameval.store.nights.fold import Night, find_types, fold_partitions
-from streameval.store.nights.late import deliver
 from streameval.store.nights.merge import labels_of
 from streameval.store.nights.open_nights import (
     OPEN,

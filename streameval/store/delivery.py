@@ -1,24 +1,50 @@
-"""Late labels of an update: what was delivered, the nights that it touches, and those that close or open again."""
+"""Late labels of an update: what was delivered, the nights that it touches, and those that close or open again.
+
+A delivery adds a run of statements (`streameval.store.nights.statements`), and `FAN` runs are merged into one. The rows
+that they label are those of open nights (`streameval.store.nights.open_nights`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from streameval.errors import DataError, LabelError, OptionError
+from streameval import scan
+from streameval.engine.fold import STATE_SHARE
+from streameval.errors import DataError, LabelError, OptionError, SchemaError
+from streameval.evaluation.labels.statements import Listed, label_type
 from streameval.kinds import Place
 from streameval.options import honoured
-from streameval.saving import TABULAR, check_writable, ending
+from streameval.saving import TABULAR, check_writable, ending, save
+from streameval.scan import locate_all
 from streameval.store.nights.configuration import NO_IDS
 from streameval.store.nights.fold import Folding, Night, check_written, map_on_workers
 from streameval.store.nights.maturity import Aging
 from streameval.store.nights.merge import Nights
-from streameval.store.nights.open_nights import OPEN, OpenNight, close_night, find_closing, find_reopening, newest_day
-from streameval.store.nights.statements import read_labels
-from streameval.wording import few
+from streameval.store.nights.open_nights import (
+    OPEN,
+    WORDS,
+    OpenNight,
+    close_night,
+    find_closing,
+    find_reopening,
+    newest_day,
+)
+from streameval.store.nights.statements import (
+    Statements,
+    have_ids,
+    no_statements,
+    read_labels,
+    read_runs,
+    resolve_all,
+    table_of,
+)
+from streameval.wording import few, plural, size
 
 if TYPE_CHECKING:
     import os
@@ -27,15 +53,18 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.engine.cluster import ClusterEngine
     from streameval.engine.threads import ThreadEngine
-    from streameval.states.late import IdTable, LateLabels
+    from streameval.evaluation.labels.statements import LateSource, StatementPart
+    from streameval.scan import File
+    from streameval.states.late import IdColumn, IdTable, LateLabels
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
-    from streameval.store.files.published import StateFiles
-    from streameval.store.nights.configuration import Configuration
-    from streameval.store.nights.late import Arrived
+    from streameval.store.files.published import PublishedFiles, StateFiles
+    from streameval.store.nights.configuration import Configuration, Delivered
     from streameval.store.nights.partitions import Partition
     from streameval.typing import Array
+
+    _Arrival = tuple[int, int]  # the number of a file of labels, and the newest night when it arrived
 
 
 class Delivery(NamedTuple):
@@ -188,3 +217,194 @@ def reopen_nights(context: StoreContext, configuration: Configuration, entries: 
             return folding.relabel(OpenNight.read(entry, files), alone)
 
         return {entry.partition: entry for entry in engine.each(relabel, reopened, "night")}
+
+
+FAN = 8  # number of runs that are merged into one
+_LISTED = 20  # ids in the message about conflicts
+_ROW_BYTES = 160  # bytes of a statement while all are resolved
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The late labels of a store with those of a delivery.
+
+    Attributes
+    ----------
+    configuration : that of the store, which refers to the statements
+    labels : the label of each id
+    new : the ids of new statements; None without new statements
+    unknown : whether a file was read that the store did not know
+    counts : statements ``read``, ``new``, ``known``, with ``null_ids``, and ids in ``conflicts``
+    listed : the statements that were read, and those of them in effect; None unless they are to be listed
+    """
+
+    configuration: Configuration
+    labels: LateLabels
+    new: IdTable | None
+    unknown: bool
+    counts: Mapping[str, int]
+    listed: tuple[Listed, Statements] | None = None
+
+    def save_rejects(self, path: str, seen: Array) -> None:
+        """Write the statements that label no row of an open night, with the reason; `seen` are the ids of `new`."""
+        table = pa.table({"reason": pa.array([], pa.string())})
+        if self.listed is not None:
+            listed, used = self.listed
+            table = listed.rejects(
+                np.zeros(listed.rows.size, np.bool_) if self.new is None else have_ids(used, self.new, ~seen)
+            )
+        save(path, {}, lambda: table)
+
+
+def deliver(
+    configuration: Configuration,
+    labels: Sequence[str],
+    newest: int,
+    engine: ThreadEngine,
+    files: PublishedFiles,
+    *,
+    verify: bool = False,
+    rejects: bool = False,
+) -> Arrived:
+    """Add files of labels to the statements of a store.
+
+    Parameters
+    ----------
+    configuration : that of the store, with types
+    labels : paths of the files; those that are known by name, size and time are left out, unless vacuum has deleted
+        statements since, or `verify`
+    newest : the newest night of the store, as `date.toordinal`
+    engine : reads the files
+    files : publishes a run of the new statements
+    rejects : whether to list the statements
+
+    Raises
+    ------
+    DataError
+        If statements cannot be used, or contradict each other.
+    """
+    source, delivered = cast("LateSource", configuration.late), configuration.statements
+    what, latest = f"label column {source.column!r}", source.conflicts == "latest"
+    kept = read_runs(files, delivered.runs)
+    located = locate_all(labels)
+    numbers, arrivals = _number(located, delivered, newest, verify=verify)
+    due = [file for file in located if file.name in arrivals]
+    theirs, parts = _read(due, source, configuration, engine) if due else ((), [])
+    _check_types(kept, parts, what)
+    read = sum(part.fates.size for part in parts)
+    rows, needed = delivered.rows + read, (delivered.rows + read) * _ROW_BYTES
+    if needed > engine.budget.limit / STATE_SHARE:
+        raise OptionError(f"labels: {plural(rows, 'statement')} take about {size(needed)}: raise memory")
+    arriving = [_statements(part, *arrivals[part.name]) for part in parts]
+    every = Statements.joined([*kept, *arriving], what) if kept or arriving else no_statements()
+    labels_by_id, conflicts, fates = resolve_all(every, source, configuration)
+    if conflicts.size and source.conflicts != "drop":
+        own = resolve_all(Statements.joined(arriving, what), source, configuration)[1]
+        if latest and not np.isin(conflicts, own).any():
+            again = [part for part in parts if arrivals[part.name][0] < len(delivered.files)]
+            raise _contradiction(conflicts, source, again, rewritten=True)
+        raise _contradiction(conflicts, source, parts)
+    places = every.distinct(by_arrival=latest)
+    first = sum(one.first.size for one in kept)
+    new = every.only(places[places >= first])
+    counts = {"read": read, "new": new.first.size, "null_ids": read - sum(part.first.size for part in parts)}
+    counts |= {"known": read - counts["null_ids"] - counts["new"], "conflicts": int(conflicts.size)}
+    forgotten = sorted({*delivered.forgotten} - {number for number, _ in arrivals.values()})
+    entries = [(*fact, night) for fact, (_, night) in numbers.items()]
+    after, unknown = delivered._replace(files=entries, forgotten=forgotten), len(entries) > len(delivered.files)
+    listed = None
+    if rejects and parts:
+        listed = _list(parts, theirs, fates[first:]), every.only(first + np.flatnonzero(fates[first:] == 0))
+    if not new.first.size:  # what was read is known from the next commit on
+        return Arrived(configuration.delivered(after), labels_by_id, None, False, counts, listed)
+    merged = len(delivered.runs) + 1 >= FAN
+    runs, new_run = ([], every.only(places)) if merged else (delivered.runs, new)
+    name, nbytes = files.publish(lambda sink: pq.write_table(new_run.to_arrow(), sink, compression="zstd"))
+    total = nbytes + (delivered.bytes if runs else 0)
+    after = after._replace(runs=[*runs, name], rows=places.size, bytes=total)
+    ids = table_of(new, configuration)
+    return Arrived(configuration.delivered(after), labels_by_id, ids, unknown, counts, listed)
+
+
+def _number(
+    files: Sequence[File], delivered: Delivered, newest: int, *, verify: bool
+) -> tuple[dict[tuple[str | int, ...], _Arrival], dict[str, _Arrival]]:
+    """The arrivals of all files of labels, by name, size and time; and of those to read, by name."""
+    numbers: dict[tuple[str | int, ...], _Arrival] = {
+        tuple(fact): (i, int(night)) for i, (*fact, night) in enumerate(delivered.files)
+    }
+    due: dict[str, _Arrival] = {}
+    for file, detail in zip(files, scan.details(files), strict=True):
+        fact = (file.name, *detail)
+        if verify or fact not in numbers or numbers[fact][0] in delivered.forgotten:
+            due[file.name] = numbers.setdefault(fact, (len(numbers), newest))
+    return numbers, due
+
+
+def _check_types(kept: Sequence[Statements], parts: Sequence[StatementPart], what: str) -> None:
+    """Raise `SchemaError` if a file has labels of another type than those that arrived before."""
+    own = label_type({one.values.type for one in kept})
+    for part in parts:
+        if label_type({part.values.type, *([own] if kept else [])}) is None:
+            raise SchemaError(
+                f"{part.name}: {what} has type {part.values.type}, but this store has labels of type {own}: cast it"
+            )
+
+
+def _read(
+    files: Sequence[File], source: LateSource, configuration: Configuration, engine: ThreadEngine
+) -> tuple[Sequence[IdColumn], list[StatementPart]]:
+    """The id columns of files, and their statements; each file is a delivery."""
+    kinds = {column: configuration.types[name] for name, column in configuration.late_ids.items()}
+    schema = pa.schema({column: WORDS[kind] for column, kind in kinds.items()})
+    ours, theirs, parts = replace(source, data=[[[file] for file in files]]).read_parts(schema, "the store", engine)
+    parts = [part for part in parts if part.fates.size]
+    for own, other in zip(ours, theirs, strict=True) if parts else ():
+        if own.kind != kinds[own.name]:
+            raise SchemaError(
+                f"{parts[0].name}: column {other.name!r} has texts or other numbers than the ids of the store, "
+                f"which are {kinds[own.name]} integers: cast it"
+            )
+    return theirs, parts
+
+
+def _statements(part: StatementPart, number: int, newest: int) -> Statements:
+    """The statements of a part of a delivery."""
+    count = part.first.size
+    second = part.second if part.second.size else np.zeros(count, np.uint64)
+    times = part.times if part.times.size else np.zeros(count, np.int64)
+    arrivals, nights = (np.full(count, one, np.int64) for one in (number, newest))
+    return Statements(part.first, second, times, arrivals, nights, part.codes, part.values)
+
+
+def _list(parts: Sequence[StatementPart], ids: Sequence[IdColumn], fates: Array) -> Listed:
+    """The statements of a delivery, with what became of those that have an id."""
+    all_fates = np.concatenate([part.fates for part in parts])
+    all_fates[all_fates == 0] = fates
+    return Listed(pa.concat_tables(part.table for part in parts), tuple(ids), np.flatnonzero(all_fates == 0), all_fates)
+
+
+def _contradiction(
+    words: Array, source: LateSource, parts: Sequence[StatementPart], *, rewritten: bool = False
+) -> LabelError:
+    """The error for ids whose latest statements contradict each other, or those that their file had before."""
+    shown: dict[str, None] = {}
+    concerned = [part for part in parts if np.isin(part.first, words).any()]
+    for part in concerned:
+        rows = np.flatnonzero(part.fates == 0)[np.isin(part.first, words)][: 100 * _LISTED]
+        names = [other for _, other in source.on]
+        shown |= dict.fromkeys(
+            ", ".join(map(repr, row.values())) for row in part.table.select(names).take(rows).to_pylist()
+        )
+    ids = "; ".join(list(shown)[:_LISTED]) + (", …" if len(shown) > _LISTED else "")
+    file, count = concerned[0].name if concerned else "labels", plural(words.size, "id")
+    if rewritten:
+        return LabelError(
+            f"{file}: {count} with other labels than it had when it was read with the same size and time: {ids}; touch "
+            "it, so that it counts as a new delivery"
+        )
+    when = "in one delivery" if source.conflicts == "latest" else "at one time" if source.time else "and no times"
+    later = ", give a correction a later time" if source.time else ""
+    policies = "; or let the later file win (add --label-conflicts latest), or leave such ids unlabelled (drop)"
+    remedy = later + policies * (source.conflicts == "error")
+    return LabelError(f"{file}: {count} with different labels {when}: {ids}; correct the file{remedy}")

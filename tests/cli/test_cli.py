@@ -20,8 +20,8 @@ from processes import run
 from streameval import Store, evaluate, simulate
 from streameval.cli import main
 from streameval.cli import store as store_commands
+from streameval.cli.data import SIMULATION
 from streameval.cli.options import SHOWN
-from streameval.cli.simulate import SIMULATION
 from streameval.evaluation.source import suggestion
 from streameval.metrics.catalogue import entries
 from streameval.options import OPTIONS, honoured

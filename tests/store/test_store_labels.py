@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import DataError, FormatError, LabelError, NullError, OptionError
+from streameval.store import delivery
 from streameval.store.files.published import content_of
-from streameval.store.nights import late
 from streameval.store.nights.open_nights import OPEN
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_any_order_of_nights_and_labels_gives_the_states_of_the_joined_files(del
     """Duplicates, ties, corrections, withdrawals, null ids and orphans; a delivery again makes no commit."""
     what = WHAT | {"classes": "k"}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(late, "FAN", 2 if merging else 8)
+        patch.setattr(delivery, "FAN", 2 if merging else 8)
         where, store = Path(folder), Store(Path(folder, "store"), threads=1)
         first = next(step for step in order if isinstance(step, str))
         store.update(write_night(first, where / "data"), **what, **LATE)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from streameval.errors import MissingInputError, OptionError
+from streameval.evaluation.comparison import sampled_slices
 from streameval.evaluation.finalize import as_labelled
 from streameval.evaluation.request import NO_INTERVALS
-from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.evaluation.slicing import Slicing
 from streameval.results import Scalar, slice_column, slice_name
