@@ -5,7 +5,7 @@ CPython, Arrow and deltalake alike. Every run is a forked child with a separate 
 judge the result, many stores each, so that no thread of deltalake lives in a process that forks. Two lanes share the
 runs.
 
-    python faults.py MODE STORE DATA WORK COUNT
+    python faults.py MODE STORE DATA WORK COUNT STEP
     python faults.py race STORE DATA NIGHT…
 
 The first prints one JSON object: runs, how many ended before and after the commit, and what went wrong; the second the
@@ -243,8 +243,8 @@ def warm(store: Path, data: Path, scratch: Path) -> None:
             files.write(state.merge(state))
 
 
-def main(mode: str, store: Path, data: Path, work: Path, count: int) -> dict:
-    """All runs of a mode: ``kill`` or ``full`` at every call that writes, or ``random`` kills that strike."""
+def main(mode: str, store: Path, data: Path, work: Path, count: int, step: int) -> dict:
+    """All runs of a mode: ``kill`` or ``full`` at each `step`-th call that writes, or ``random`` kills that strike."""
     from streameval.store.files import compaction
 
     compaction.FAN = 2  # so that an update of two nights merges them
@@ -260,7 +260,7 @@ def main(mode: str, store: Path, data: Path, work: Path, count: int) -> dict:
     parts = [work / f"lane-{n}" for n in range(LANES)]
 
     def one(n: int) -> None:
-        found = lane(mode, store, data, work, range(n, count, LANES), states, span)
+        found = lane(mode, store, data, work, range(n * step, count, LANES * step), states, span)
         parts[n].write_text(json.dumps(found))
 
     pids = [forked(partial(one, n)) for n in range(LANES)]
@@ -274,5 +274,5 @@ if __name__ == "__main__":
     if mode == "race":
         outcome = raced(Path(where), Path(what), rest)
     else:
-        outcome = main(mode, Path(where), Path(what), Path(rest[0]), int(rest[1]))
+        outcome = main(mode, Path(where), Path(what), Path(rest[0]), int(rest[1]), int(rest[2]))
     sys.stdout.write(json.dumps(outcome))

@@ -63,25 +63,20 @@ LARGEST_FOLDER = 20  # files
 
 @functools.cache
 def imported(path: Path) -> list[tuple[str, bool]]:
-    """Modules that a file imports, anywhere in it, and whether at import time rather than where they are used."""
-    tree = ast.parse(path.read_text())
-    late = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
-    late |= {
-        id(n)
-        for f in ast.walk(tree)
-        if isinstance(f, ast.If) and ast.unparse(f.test) == "TYPE_CHECKING"
-        for n in ast.walk(f)
-    }
-    found = []
-    for node in ast.walk(tree):
+    """Names that a file imports, anywhere in it, and whether at import time rather than where they are used."""
+    found: list[tuple[str, bool]] = []
+    todo: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text()), True)]
+    while todo:
+        node, early = todo.pop()
         if isinstance(node, ast.Import):
-            found += [(alias.name, id(node) not in late) for alias in node.names]
+            found += [(alias.name, early) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names = (
-                [f"streameval.{alias.name}" for alias in node.names] if node.module == "streameval" else [node.module]
-            )
-            found += [(str(name), id(node) not in late) for name in names]
+            found += [(f"{node.module}.{alias.name}", early) for alias in node.names]
+        elif not isinstance(node, ast.expr):
+            typing = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+            early = early and not (typing or isinstance(node, ast.FunctionDef))
+            todo += [(inner, early) for inner in ast.iter_child_nodes(node)]
     return found
 
 
@@ -100,37 +95,29 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__in
 MODULES = {module_of(path): path for path in FILES}
 
 
-@functools.cache
-def internal(path: Path) -> frozenset[str]:
+def internal(path: Path) -> set[str]:
     """Modules of the package that a file imports, anywhere in it, but for the packages it lies in."""
-    tree, found = ast.parse(path.read_text()), set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            named = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= named & MODULES.keys() or {node.module}
-    return frozenset(name for name in found & MODULES.keys() if not module_of(path).startswith(f"{name}."))
+    found = {name if name in MODULES else name.rpartition(".")[0] for name, _ in imported(path)}
+    return {name for name in found & MODULES.keys() if not module_of(path).startswith(f"{name}.")}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_run_one_way(path: Path) -> None:
+def test_imports_run_one_way() -> None:
     """A file imports only its own room and rooms below it, also for types and inside functions."""
-    room = room_of(path)
-    assert room in LAYERS, f"say in LAYERS what {room} may import"
-    allowed = LAYERS[room] | BASE | {room}
-    for module in internal(path):
-        assert room_of(MODULES[module]) in allowed, f"{room} imports {module}"
+    for path in FILES:
+        room = room_of(path)
+        assert room in LAYERS, f"say in LAYERS what {room} may import"
+        allowed = LAYERS[room] | BASE | {room}
+        for module in internal(path):
+            assert room_of(MODULES[module]) in allowed, f"{path}: {room} imports {module}"
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE.parent / "benchmarks").glob("*.py")), ids=lambda path: path.name)
-def test_benchmarks_import_names_that_exist(path: Path) -> None:
+def test_benchmarks_import_names_that_exist() -> None:
     """Benchmarks run rarely; a renamed function must not break them unnoticed."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "streameval":
-            known = importlib.import_module(node.module or "")
-            for name in (alias.name for alias in node.names):
-                assert hasattr(known, name) or importlib.util.find_spec(f"{node.module}.{name}"), name
+    for path in (PACKAGE.parent / "benchmarks").glob("*.py"):
+        for name, _ in imported(path):
+            module, _, attribute = name.rpartition(".")
+            if module.partition(".")[0] == "streameval":
+                assert hasattr(importlib.import_module(module), attribute) or importlib.util.find_spec(name), name
 
 
 def test_no_room_is_above_itself() -> None:

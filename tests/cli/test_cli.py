@@ -236,7 +236,7 @@ def named(verb: str) -> list[str]:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_has_the_options_of_the_table_and_refuses_all_others(verb: str, tmp_path: Path) -> None:
-    """What it does not have is refused by name, on the command line and in a file; with status 2."""
+    """What it does not have is refused by name, on the command line or in a file, every other one; with status 2."""
     name = verb.replace("-", "_")
     rows = [*honoured(name).values(), *(o for o in SHOWN if name in o.verbs)]
     rows = list(SIMULATION) if verb == "simulate" else rows
@@ -244,11 +244,13 @@ def test_a_verb_has_the_options_of_the_table_and_refuses_all_others(verb: str, t
     assert set(options_of(verb)) == expected | {"--config"} | ({"--rows", "--out"} if verb == "demo" else set())
     config = tmp_path / "options.toml"
     names = {str(option.name) for option in options_of(verb).values()}  # in a file these are spellings as well
-    for spelling in [s for s in SPELLINGS if s not in options_of(verb) and s[2:] not in names]:
+    others = [s for s in SPELLINGS if s not in options_of(verb) and s[2:] not in names]
+    for spelling in others[VERBS.index(verb) % 2 :: 2]:
         done = run(verb, *named(verb), spelling, "1")
         assert (done.exit_code, f"No such option '{spelling}'" in done.stderr) == (2, True), spelling
         sampled = "sampled" in spelling or spelling == "--label-probability"
         assert ("Samples of labels are for evaluate and update" in " ".join(done.stderr.split())) == sampled
+    for spelling in others[1 - VERBS.index(verb) % 2 :: 2]:
         config.write_text(f"{spelling[2:]} = 1\n")
         done = run(verb, *named(verb), "--config", str(config))
         assert done.exit_code == 2, spelling

@@ -44,7 +44,7 @@ import distributed
 REAL = Path(__file__).parents[2] / "data" / "spam_messages"
 COLUMNS: dict[str, Any] = {"score": ["score_lr", "score_nb", "score_q"], "cluster": ["cluster_loose", "cluster_tight"]}
 SMALL = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "memory_limit": "2GiB"}
-ROWS = 1_500_000  # of the simulated data
+ROWS = 300_000  # of the simulated data
 LOST = {"distributed.comm.timeouts.connect": "10s"}  # for which workers look for one that was killed; 30 s by default
 HANGS = 600  # seconds: no bound on how slow a machine may be
 
@@ -69,10 +69,10 @@ def client() -> Iterator[Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _small_ranges() -> Iterator[None]:
-    """Ranges and shards a quarter of their size, so that few rows have several."""
+    """Ranges and shards a small part of their size, so that few rows have several."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "RANGE_BYTES", engine.RANGE_BYTES // 4)
-        patch.setattr(rounds, "SLAB", rounds.SLAB // 4)
+        patch.setattr(engine, "RANGE_BYTES", engine.RANGE_BYTES // 20)
+        patch.setattr(rounds, "SLAB", rounds.SLAB // 20)
         yield
 
 
@@ -193,7 +193,7 @@ def test_an_attribution_is_that_of_threads(
     client: Any, simulated: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tables, examples and totals, also of states that are spread over several ranges."""
-    monkeypatch.setattr(engine, "RANGE_BYTES", 1 << 18)
+    monkeypatch.setattr(engine, "RANGE_BYTES", 1 << 16)
     asked: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "label": "label", "examples": "score_a"}
     if where == "real":
         asked |= {"cluster": "cluster_loose", "examples": "message_id"}
@@ -555,7 +555,7 @@ def test_weighted_samples_add_up_in_one_order(client: Any, simulated: Path, pass
 def test_tables_in_memory_are_sent_without_a_warning(client: Any) -> None:
     """Dask warns of graphs of 10 MB; the rows are part of the graph on purpose."""
     rng = np.random.default_rng(0)
-    table = pa.table({"label": rng.integers(0, 2, ROWS), "score": rng.random(ROWS)})
+    table = pa.table({"label": rng.integers(0, 2, 1_400_000), "score": rng.random(1_400_000)})
     assert table.nbytes > 20 << 20
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -157,9 +157,10 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_giants_are_streamed(shape: str, narrow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket beyond the budget gives the summary of one that is not, and leaves the matching the same cells."""
-    classes, clusters = SHAPES[shape](3000, np.random.default_rng(1))
+    rows = 900
+    classes, clusters = SHAPES[shape](rows, np.random.default_rng(1))
     want = truth(zip(classes.tolist(), clusters.tolist(), strict=True))
-    state = fold(spec_of(), pa.table({"k": classes, "c": clusters, "partition": ["p"] * 3000}), 750)
+    state = fold(spec_of(), pa.table({"k": classes, "c": clusters, "partition": ["p"] * rows}), rows // 4)
     monkeypatch.setattr(cells, "NARROW", 1 << 32 if narrow else 1)
     cores = []
     for items in (12, 1 << 20):
