@@ -163,24 +163,6 @@ def store_as_data(root: Path) -> Any:
     yield lambda: Store(root / "store").evaluate()
 
 
-def slices_of_a_store(root: Path) -> Any:
-    """Added."""
-    tree, store = night(root, 1), Store(root / "store")
-    store.update(tree, **AUC)
-    yield lambda: store.evaluate(by="country"), "add them (add STORE DATA --by country)"
-    store.add(by="country", data=tree)
-    yield lambda: store.evaluate(by="country")
-
-
-def filter_of_a_store(root: Path) -> Any:
-    """Slices, added."""
-    tree, store = night(root, 1), Store(root / "store")
-    store.update(tree, **AUC)
-    yield lambda: store.evaluate(where="country = 'a'"), "add them (add STORE DATA --by country)"
-    store.add(by="country", data=tree)
-    yield lambda: store.evaluate(where="country = 'a'")
-
-
 def moved_night(root: Path) -> Any:
     """Replaced."""
     tree, store = night(root, 1), Store(root / "store")
@@ -210,15 +192,6 @@ def other_type_in_a_store(root: Path) -> Any:
     yield lambda: store.update(tree), "write the column as that type, or create another store"
     night(root, 2, score=pa.array(ROWS["score"], pa.float32()))
     yield lambda: store.update(tree)
-
-
-def metric_of_a_store(root: Path) -> Any:
-    """Added."""
-    tree, store = night(root, 1), Store(root / "store")
-    store.update(tree, **AUC)
-    yield lambda: store.evaluate(cluster="id"), "(add)"
-    store.add(cluster="id", data=tree)
-    yield lambda: store.evaluate(cluster="id")
 
 
 def ambiguous_metric(root: Path) -> Any:

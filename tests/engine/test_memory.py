@@ -267,26 +267,13 @@ def _assert_names(error: SpillError, directory: Path) -> None:
     assert "\n" not in str(error)
 
 
-def test_a_missing_spill_directory_is_named(tmp_path: Path) -> None:
-    """The error names the directory and both ways out."""
-    with pytest.raises(SpillError) as caught:
-        evaluate(_table(), score="score", memory="300kB", spill=tmp_path / "absent")
-    _assert_names(caught.value, tmp_path / "absent")
-
-
-def test_a_file_for_a_directory_is_named(tmp_path: Path) -> None:
-    """A file where the directory should be is an error that names it."""
+@pytest.mark.parametrize("place", ["absent", "file", "/proc/self"])
+def test_a_spill_directory_that_cannot_be_used_is_named(place: str, tmp_path: Path) -> None:
+    """One that is missing, a file, or a directory in which nobody can write; with both ways out."""
     (tmp_path / "file").write_text("")
     with pytest.raises(SpillError) as caught:
-        evaluate(_table(), score="score", memory="300kB", spill=tmp_path / "file")
-    _assert_names(caught.value, tmp_path / "file")
-
-
-def test_an_unwritable_spill_directory_is_named() -> None:
-    """A directory in which nobody can write is an error that names it."""
-    with pytest.raises(SpillError) as caught:
-        evaluate(_table(), score="score", memory="300kB", spill="/proc/self")
-    _assert_names(caught.value, Path("/proc/self"))
+        evaluate(_table(), score="score", memory="300kB", spill=tmp_path / place)
+    _assert_names(caught.value, tmp_path / place)
 
 
 @pytest.fixture
@@ -636,18 +623,18 @@ def test_batches_take_a_share_of_the_budget(memory: str, threads: int) -> None:
     assert rows == fold.BATCH_ROWS or (threads * (rows + 1) * row > budget.limit // 4)
 
 
-@pytest.mark.parametrize("memory", ["16MiB", "32MiB", "64MiB", "4GiB"])
 @pytest.mark.parametrize("length", [3, 36, 200])
-def test_short_texts_are_read_many_rows_at_a_time(length: int, memory: str, tmp_path: Path) -> None:
+def test_short_texts_are_read_many_rows_at_a_time(length: int, tmp_path: Path) -> None:
     """As many as the budget has room for, up to 4 MiB of texts; each batch takes time, however small it is."""
     table = pa.table({"label": [0, 1] * 100_000, "id": [f"{i % 1_000:0{length}d}" for i in range(200_000)]})
     pq.write_table(table, tmp_path / "0.parquet", use_dictionary=False)
     pieces = scan.plan(tmp_path, table.schema.names).pieces
-    budget = Budget(parse_bytes(memory), threads=1)
-    room = budget.scratch // (fold._ROW_SCRATCH + 2 * fold.row_width(table.schema))
-    due = max(fold.LONG_BATCH_ROWS, min(1 << 19, room, (4 << 20) // (length + 4)))
-    assert 0.95 * due <= fold.batch_rows(table.schema, fold.RUN_ROWS, budget, pieces) <= due
-    assert fold.batch_rows(table.schema, fold.RUN_ROWS, budget) == fold.LONG_BATCH_ROWS
+    for memory in ("16MiB", "32MiB", "64MiB", "4GiB"):
+        budget = Budget(parse_bytes(memory), threads=1)
+        room = budget.scratch // (fold._ROW_SCRATCH + 2 * fold.row_width(table.schema))
+        due = max(fold.LONG_BATCH_ROWS, min(1 << 19, room, (4 << 20) // (length + 4)))
+        assert 0.95 * due <= fold.batch_rows(table.schema, fold.RUN_ROWS, budget, pieces) <= due
+        assert fold.batch_rows(table.schema, fold.RUN_ROWS, budget) == fold.LONG_BATCH_ROWS
 
 
 def test_the_largest_row_group_is_reserved(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import streameval
 from streameval import evaluate
 from streameval.budget import Budget
 from streameval.kernels.grid import codes
@@ -33,10 +31,6 @@ from streameval.states.scores.types import enclosing, rank_keys
 if TYPE_CHECKING:
     from streameval.results import Scalar
     from streameval.states.scores.counts import ScoreCounts
-
-
-METRICS = Path(streameval.__file__).parent / "metrics" / "scores"
-WEIGHT = np.array([1.0, 0.5, 2.0, 0.0, 3.0, 0.25])
 
 
 ROWS = 400

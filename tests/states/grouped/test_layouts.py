@@ -268,7 +268,6 @@ def test_further_slices_have_wide_words(kind: pa.DataType, monkeypatch: pytest.M
 
 MANY_ROWS, MANY_GROUPS = 6_000, 7
 METRICS = [RocAuc(), AveragePrecision(), PrAuc()]
-WEIGHTS = ["ordinary", "wild", "beyond two floats"]
 
 
 @pytest.mark.parametrize("kind", ["f4", "f8"])
