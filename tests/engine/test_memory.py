@@ -629,8 +629,8 @@ def test_short_texts_are_read_many_rows_at_a_time(length: int, tmp_path: Path) -
     table = pa.table({"label": [0, 1] * 100_000, "id": [f"{i % 1_000:0{length}d}" for i in range(200_000)]})
     pq.write_table(table, tmp_path / "0.parquet", use_dictionary=False)
     pieces = scan.plan(tmp_path, table.schema.names).pieces
-    for memory in ("16MiB", "32MiB", "64MiB", "4GiB"):
-        budget = Budget(parse_bytes(memory), threads=1)
+    for limit in ("16MiB", "32MiB", "64MiB", "4GiB"):
+        budget = Budget(parse_bytes(limit), threads=1)
         room = budget.scratch // (fold._ROW_SCRATCH + 2 * fold.row_width(table.schema))
         due = max(fold.LONG_BATCH_ROWS, min(1 << 19, room, (4 << 20) // (length + 4)))
         assert 0.95 * due <= fold.batch_rows(table.schema, fold.RUN_ROWS, budget, pieces) <= due
