@@ -71,7 +71,7 @@ COMMANDS = [
     "check store --rule 'roc_auc >= 0.99' --since 2026-01-01 --again",
     "info store",
 ]
-WIDTHS = (500, 200, 100, 80, 60)
+WIDTHS = (500, 100, 80, 60)
 WALK = """import fcntl, json, shlex, struct, sys, termios
 from streameval.cli import main
 for width in json.loads(sys.argv[1]):
