@@ -16,10 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from processes import run
 
 from streameval import Store, attribute, churn, evaluate
-from streameval.cli import main
 from streameval.engine import fold
 from streameval.errors import (
     CorruptFileError,
@@ -374,7 +373,7 @@ def test_every_command_speaks_of_its_options(command: str, message: str, tmp_pat
     write(tmp_path / "data" / "label=1" / "a.parquet")
     if "STORE" in command:
         Store(places["STORE"]).update(places["DATA"], score=["score", "weight"])
-    done = CliRunner().invoke(main, [places.get(word, word) for word in command.split()])
+    done = run(*[places.get(word, word) for word in command.split()])
     assert done.exit_code == 2
     for name, path in places.items():
         message = message.replace(name, path)
@@ -387,14 +386,14 @@ def test_errors_of_data_speak_of_options_and_of_files(tmp_path: Path) -> None:
     folder.mkdir()
     write(folder / "a.parquet", GOOD | {"score": [0.1, None, 0.3, 0.4]})
     with contextlib.chdir(tmp_path):
-        done = CliRunner().invoke(main, ["evaluate", "label=1/a.parquet", "--score", "score"])
+        done = run("evaluate", "label=1/a.parquet", "--score", "score")
         assert done.exit_code == 1
         assert done.stderr.startswith("streameval: error: label=1/a.parquet: score column 'score' has NaN or null")
         assert done.stderr.endswith("choose --nan 'drop'; for roc_auc, agc and gini, evaluate also takes 'half'\n")
         write(folder / "b.parquet", GOOD | {"label": [0, 1, None, 1]})
-        done = CliRunner().invoke(main, ["evaluate", "label=1/b.parquet", "--score", "score"])
+        done = run("evaluate", "label=1/b.parquet", "--score", "score")
         assert "'drop' to leave those rows out; for clusters, evaluate also takes 'size'" in done.stderr
-        done = CliRunner().invoke(main, ["evaluate", "label=1/a.parquet", "--score", "score", "--pos-label", "spam"])
+        done = run("evaluate", "label=1/a.parquet", "--score", "score", "--pos-label", "spam")
         assert "label=1/a.parquet: --pos-label 'spam' is not a value of label column 'label'" in done.stderr
 
 
@@ -502,10 +501,10 @@ def test_a_path_like_an_option_stays_a_path(tmp_path: Path, monkeypatch: pytest.
         Path(folder).mkdir()
         pq.write_table(pa.table({"label": [0, 1], "s": scores}), f"{folder}/a.parquet")
     files = ["label=1/a.parquet", "score=2/a.parquet"]
-    told = CliRunner().invoke(main, ["evaluate", *files, "--score", "s"]).stderr
+    told = run("evaluate", *files, "--score", "s").stderr
     assert "score=2/a.parquet: column 's' is string, but double in label=1/a.parquet:" in told
     Path(files[1]).write_text("no Parquet")
-    told = CliRunner().invoke(main, ["evaluate", files[1], "--score", "s", "--on-error", "skip"]).stderr
+    told = run("evaluate", files[1], "--score", "s", "--on-error", "skip").stderr
     assert "the first score=2/a.parquet: " in told
 
 

@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import run
 from truth import agrees, curve_truth, gain_truth, groups_auc, groups_of, point_truth
 
 from streameval import Accumulator, Evaluation, Store, average_precision_score, evaluate, roc_auc_score
-from streameval.cli import main
 from streameval.errors import NullError, OptionError, WeightError
 from streameval.options import checked, command, recorded
 
@@ -207,12 +206,12 @@ def test_the_command_line_names_columns(tmp_path: Path) -> None:
     names = ["--score", "a", "--score", "b", "--cluster", "c", "--cluster", "d", "--classes", "k"]
     call = ["evaluate", str(tmp_path / "t.parquet"), *names, "--json", "-"]
     expected = evaluate(tmp_path / "t.parquet", **OWN_POLICIES, **OWN).to_dict()
-    assert json.loads(CliRunner().invoke(main, [*call, *WORDS]).output) == json.loads(json.dumps(expected))
+    assert json.loads(run(*call, *WORDS).output) == json.loads(json.dumps(expected))
     (tmp_path / "options.toml").write_text(
         "nan = {a = 'drop', b = 'half'}\nnulls = {c = 'singleton', d = 'drop'}\n"
         "aul_threshold = {d = 3}\ntruncate = {a = 0.1, b = [20, 0.5]}\n"
     )
-    done = CliRunner().invoke(main, [*call, "--config", str(tmp_path / "options.toml")])
+    done = run(*call, "--config", str(tmp_path / "options.toml"))
     assert json.loads(done.output) == json.loads(json.dumps(expected)), done.stderr
     plain = checked({**OWN_POLICIES, **OWN})
     assert checked(recorded(plain)) == plain
@@ -225,7 +224,7 @@ def test_the_command_line_names_columns(tmp_path: Path) -> None:
         ]
     )
     for words, message in ((["--nan", "a=keep"], "'keep' is not one of"), (["--nan", "x=drop"], "no column 'x'")):
-        done = CliRunner().invoke(main, [*call, *words])
+        done = run(*call, *words)
         assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
 
 

@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from nightly import NIGHTS, land
+from processes import run
 
 from streameval import Accumulator, Store, evaluate
-from streameval.cli import main
 from streameval.errors import MissingColumnError, NullError
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ def test_a_store_has_the_numbers_of_its_files(tmp_path: Path) -> None:
     )
     assert store.evaluate().positives is None
     call = ["evaluate", str(data), "--cluster", "cluster_loose", "--classes", "campaign", "--metric", "classes"]
-    done = CliRunner().invoke(main, call)
+    done = run(*call)
     assert (done.exit_code, "positive" in done.output.splitlines()[0]) == (0, False), done.output
 
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import run
 
 from streameval import Store, evaluate
-from streameval.cli import main
 from streameval.report.exports import Sample, plain_names, prometheus
 
 if TYPE_CHECKING:
@@ -57,11 +56,6 @@ def test_every_value_is_among_the_scalars() -> None:
     assert numbers["roc_auc/score/country_DE"] == evaluation.value("roc_auc", slice={"country": "DE"})
 
 
-def run(*words: object) -> int:
-    """The exit status of a command."""
-    return CliRunner().invoke(main, list(map(str, words))).exit_code
-
-
 def test_files_for_other_tools(tmp_path: Path) -> None:
     """Of an evaluation with rules, a history and a check; the outcome of a rule is an assertion about its column."""
     night = tmp_path / "data" / "night=2026-01-01"
@@ -70,11 +64,11 @@ def test_files_for_other_tools(tmp_path: Path) -> None:
     store, rule = Store(tmp_path / "store"), "roc_auc[score] >= 0.99"
     store.update(tmp_path / "data", score="score")
     for verb in (["check", store.name, "--rule", rule], ["evaluate", night, "--score", "score", "--rule", rule]):
-        assert run(*verb, "--out", tmp_path / "a.prom", "--out", tmp_path / "a.openlineage.json") == 3
+        assert run(*verb, "--out", tmp_path / "a.prom", "--out", tmp_path / "a.openlineage.json").exit_code == 3
         [judged] = json.loads((tmp_path / "a.openlineage.json").read_text())["inputs"]
         [assertion] = judged["inputFacets"]["dataQualityAssertions"]["assertions"]
         assert assertion == {"assertion": rule, "success": False, "column": "score"}
         text = (tmp_path / "a.prom").read_text()
         assert re.search(r"^streameval_rule_passed\{[^\n]*\} 0.0$", text, re.MULTILINE)
-    assert run("history", store.name, "--metric", "roc_auc", "--out", tmp_path / "b.prom") == 0
+    assert run("history", store.name, "--metric", "roc_auc", "--out", tmp_path / "b.prom").exit_code == 0
     assert 'streameval_roc_auc{partition="night=2026-01-01",of="score"} 0.75' in (tmp_path / "b.prom").read_text()

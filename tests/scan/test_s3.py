@@ -14,14 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 from moto.server import DomainDispatcherApplication, create_backend_app
+from processes import run
 from pyarrow import fs
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from streameval import evaluate
-from streameval.cli import main
 from streameval.errors import CorruptFileError, DataError, MissingInputError
 from streameval.scan import Where, plan, prune, read
 from streameval.scan.parquet import footers
@@ -185,11 +184,11 @@ def test_storage_options_stand_beside_the_data(server: tuple[Counting, str], mon
     ]
     storage = [word for option in options for word in ("--storage", option)]
     data = "s3://bucket/scores/night=*/part.parquet"
-    done = CliRunner().invoke(main, ["evaluate", data, "--score", "score", "--json", "-", "--quiet", *storage])
+    done = run("evaluate", data, "--score", "score", "--json", "-", "--quiet", *storage)
     assert json.loads(done.stdout)["results"] == json.loads(expected())["results"]
-    done = CliRunner().invoke(main, ["sketch", data, "--column", "score", *storage])
+    done = run("sketch", data, "--column", "score", *storage)
     assert (done.exit_code, str(FILES * ROWS) in done.stdout.replace(",", "")) == (0, True), done.output
-    done = CliRunner().invoke(main, ["evaluate", "here", "--score", "score", *storage])
+    done = run("evaluate", "here", "--score", "score", *storage)
     assert "--storage would change nothing: no input is on S3" in done.output
 
 

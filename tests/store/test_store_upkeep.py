@@ -11,14 +11,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from nightly import FEW, NIGHTS, OPTIONS, correct, land
+from processes import run
 
 from streameval import Store, evaluate
 from streameval.budget import Budget
-from streameval.cli import main
 from streameval.errors import DataError, MissingColumnError, OptionError
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
@@ -257,28 +256,26 @@ def test_the_command_line_of_the_upkeep(data, tmp_path):
     """Add and vacuum say what they did."""
     store = Store(tmp_path / "store")
     store.update(data, **FEW)
-    done = CliRunner().invoke(main, ["update", str(tmp_path / "store"), str(data)])
+    done = run("update", str(tmp_path / "store"), str(data))
     assert (done.exit_code, done.stderr.splitlines()) == (
         0,
         [f"{tmp_path / 'store'}: nothing new: 6 unchanged; version 0"],
     )
-    done = CliRunner().invoke(
-        main, ["update", str(tmp_path / "new"), str(data), "--score", "score_lr", "--nan", "drop"]
-    )
+    done = run("update", str(tmp_path / "new"), str(data), "--score", "score_lr", "--nan", "drop")
     assert done.stderr.splitlines()[1].endswith("new keeps scores score_lr; labels label; nan=drop")
-    shown = CliRunner().invoke(main, ["show", str(tmp_path / "store"), "--score", "score_rl"])
+    shown = run("show", str(tmp_path / "store"), "--score", "score_rl")
     assert "did you mean 'score_lr'? Otherwise add it to the store (add)" in shown.stderr
-    shown = CliRunner().invoke(main, ["show", str(tmp_path / "store"), "--metric", "roc_acu"])
+    shown = run("show", str(tmp_path / "store"), "--metric", "roc_acu")
     assert "no metric is named 'roc_acu'; did you mean 'roc_auc'? There are" in shown.stderr
-    done = CliRunner().invoke(main, ["add", str(tmp_path / "store"), "--score", "score_q", "--since", "2026-01-03"])
+    done = run("add", str(tmp_path / "store"), "--score", "score_q", "--since", "2026-01-03")
     assert (done.exit_code, "4 changed" in done.stderr) == (0, True), done.stderr
     call = ["vacuum", str(tmp_path / "store"), "--keep", "2d", "--grace", "0s"]
     before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-    done = CliRunner().invoke(main, [*call, "--dry-run"])
+    done = run(*call, "--dry-run")
     assert "4 nights (night=2026-01-01 to night=2026-01-04) would lose exact scores" in done.stderr
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
     told = done.stderr.partition("would delete ")[2].partition(" files")[0]
-    done = CliRunner().invoke(main, call)
+    done = run(*call)
     assert f"{told} files deleted" in done.stderr
     assert "4 nights turned into histograms (night=2026-01-01 to night=2026-01-04)" in done.stderr
 

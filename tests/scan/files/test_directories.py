@@ -12,13 +12,12 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import run
 from pyarrow import fs
 
 from streameval import Store, evaluate
-from streameval.cli import main
 from streameval.errors import CorruptFileError, DataError, MissingInputError
 from streameval.evaluation import explain
 from streameval.evaluation.quantile_sketch import quantile_sketch
@@ -280,7 +279,7 @@ def test_every_verb_tells(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
         lambda: store.plan("update", data=data, score="score", metrics=["roc_auc"]),
         lambda: store.update(data, score="score", metrics=["roc_auc"]),
         lambda: store.update(data),
-        lambda: CliRunner().invoke(main, ["evaluate", str(data)]),
+        lambda: run("evaluate", str(data)),
     ):
         caplog.clear()
         with caplog.at_level(logging.WARNING, "streameval"):

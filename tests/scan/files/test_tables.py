@@ -16,11 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
+from processes import run
 
 from streameval import Store, evaluate, quantile_sketch
-from streameval.cli import main
 from streameval.errors import (
     CorruptFileError,
     DataError,
@@ -383,7 +382,7 @@ def test_every_verb_takes_a_version(tmp_path: Path) -> None:
         assert quantile_sketch(table, "score", **options).count == rows.num_rows
         command = ["evaluate", str(table), "--score", "score", "--json", "-"]
         words = [] if version is None else ["--delta-version", str(version)]
-        told = CliRunner().invoke(main, [*command, *words]).stdout
+        told = run(*command, *words).stdout
         assert json.loads(told)["results"] == found.to_dict()["results"]
 
 

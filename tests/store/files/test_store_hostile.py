@@ -18,11 +18,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from nightly import DATA, FEW, NIGHTS, forge, land
+from processes import run
 
 from streameval import Store, evaluate
-from streameval.cli import main
 from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError, masked
 from streameval.results import Scalar
 from streameval.scan.files.uris import Uri
@@ -376,7 +375,7 @@ URI = "s3://AKIDX:SEC/RETKEY@bucket/x?endpoint_override=127.0.0.1:1&scheme=http&
 def test_no_command_repeats_credentials(words, tmp_path, monkeypatch):
     """Whatever is wrong with them, or wherever they are given by mistake; nothing is written under their name."""
     monkeypatch.chdir(tmp_path)
-    found = CliRunner().invoke(main, words)
+    found = run(*words)
     assert found.exit_code in (1, 2)
     assert not [part for part in ("AKIDX", "RETKEY", "SEC") if part in found.output], found.output
     assert not list(tmp_path.iterdir())

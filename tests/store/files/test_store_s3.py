@@ -13,14 +13,13 @@ from typing import ClassVar
 from urllib.parse import quote
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from nightly import DATA, NIGHTS, OPTIONS, correct, land
+from processes import run
 from pyarrow import fs
 
 from streameval import Store, evaluate
-from streameval.cli import main
 from streameval.errors import FormatError, StoreError
 from streameval.store.files.location import Location, check_conditional_writes, signed
 
@@ -234,14 +233,14 @@ def test_the_command_line_reaches_a_bucket(bucket):
     upload(disk, DATA, NIGHTS[0])
     words = [word for key, value in options.items() for word in ("--storage", f"{key}={value}")]
     data = f"s3://k:s@nights/data{query}"
-    done = CliRunner().invoke(main, ["update", "s3://nights/store", data, "--score", "score_lr", *words])
+    done = run("update", "s3://nights/store", data, "--score", "score_lr", *words)
     assert done.exit_code == 0, done.stderr
-    done = CliRunner().invoke(main, ["update", f"s3://k:s@nights/store{query}", data])
+    done = run("update", f"s3://k:s@nights/store{query}", data)
     assert done.stderr.startswith("s3://nights/store: nothing new: 1 unchanged")
-    done = CliRunner().invoke(main, ["show", f"s3://k:s@nights/store{query}", "--json", "-", "--metric", "roc_auc"])
+    done = run("show", f"s3://k:s@nights/store{query}", "--json", "-", "--metric", "roc_auc")
     assert json.loads(done.stdout) == evaluate(DATA / NIGHTS[0], score="score_lr", metrics="roc_auc").to_dict()
     for verb, *more in (["evaluate"], ["attribute", "--cluster", "cluster_loose"]):  # the ? of a URI is no wildcard
-        done = CliRunner().invoke(main, [verb, f"s3://k:s@nights/store{query}", *more, "--json", "-"])
+        done = run(verb, f"s3://k:s@nights/store{query}", *more, "--json", "-")
         assert "is a store, not data" not in done.stderr
         assert done.exit_code == (2 if more else 0), done.stderr  # it keeps no clusters
     disk.delete_dir("nights/store/states")

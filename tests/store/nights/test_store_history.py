@@ -8,11 +8,10 @@ from collections import Counter
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from nightly import DATA, FEW, NIGHTS, correct, land
+from processes import run
 
 from streameval import Store, evaluate
-from streameval.cli import main
 from streameval.store.files.compaction import Compaction
 from streameval.store.files.published import StateFiles
 from streameval.store.nights import results
@@ -107,13 +106,13 @@ def test_a_night_without_a_column_is_null_for_each_column(tmp_path):
         reasons = [f"no {column} in 1 of {nights}" for nights in ("1 night", "2 nights", "3 nights")]
         assert [point.cumulative.reason for point in points] == reasons
         assert points[1].night.value == evaluate(DATA / NIGHTS[1], score=column).value("roc_auc")
-    invoke, path = CliRunner().invoke, str(tmp_path / "store")
-    told = invoke(main, ["history", path, "--metric", "roc_auc", "--of", "score_q"]).stdout
+    path = tmp_path / "store"
+    told = run("history", path, "--metric", "roc_auc", "--of", "score_q").stdout
     assert "cumulative in night=2026-01-02: no score_q in 1 of 2 nights" in told
-    told = invoke(main, ["history", path, "--metric", "roc_auc", "--of", "score_q", "--nightly"]).stdout
+    told = run("history", path, "--metric", "roc_auc", "--of", "score_q", "--nightly").stdout
     assert "in night=2026-01-01: no score_q\n" in told
     assert "cumulative" not in told
-    shown = invoke(main, ["show", path]).stdout
+    shown = run("show", path).stdout
     assert f"score_q: no score_q in 1 of 3 partitions ({NIGHTS[0]})" in shown
     assert shown.count("no score_q") == 1
 
@@ -157,10 +156,9 @@ def test_the_command_line_shows_a_series(nights, tmp_path):
     """As a table, JSON, CSV and a picture."""
     _, store = nights
     path = str(tmp_path / "store")
-    invoke = CliRunner().invoke
     words = ["history", path, "--metric", "roc_auc"]
-    assert NIGHTS[4] in invoke(main, words).stdout
-    assert json.loads(invoke(main, [*words, "--json", "-"]).stdout) == store.history("roc_auc").to_dict()
-    assert invoke(main, [*words, "--csv", "-", "--nightly", "--last", "2"]).stdout.count("\n") == 3
-    assert invoke(main, [*words, "--plot", str(tmp_path / "h.svg"), "--quiet"]).exit_code == 0
+    assert NIGHTS[4] in run(*words).stdout
+    assert json.loads(run(*words, "--json", "-").stdout) == store.history("roc_auc").to_dict()
+    assert run(*words, "--csv", "-", "--nightly", "--last", "2").stdout.count("\n") == 3
+    assert run(*words, "--plot", str(tmp_path / "h.svg"), "--quiet").exit_code == 0
     assert (tmp_path / "h.svg").exists()

@@ -8,11 +8,10 @@ import pickle
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from nightly import NIGHTS, land
+from processes import run
 
 from streameval import Store, compare, evaluate
-from streameval.cli import main
 from streameval.errors import OptionError
 
 COLUMNS = {"score": ["score_lr", "score_nb"], "metrics": ["roc_auc"]}
@@ -134,7 +133,7 @@ def test_without_a_unit_an_area_has_the_interval_of_single_rows(data, tmp_path):
     difference = made.evaluate(baseline="score_nb").results[-1]
     assert (difference.ci_lower, difference.unit) == (None, "row")
     assert "keeps no blocks of units" in difference.ci_reason
-    shown = CliRunner().invoke(main, ["show", made.name, "--ci"]).stdout
+    shown = run("show", made.name, "--ci").stdout
     assert "by row: 400 effective units, 399 degrees of freedom\n" in shown
     said = "too narrow if rows come in groups; add their column to the store (add --unit COLUMN)"
     assert said in shown.replace("\n", " ")

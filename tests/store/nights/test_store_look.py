@@ -13,12 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from nightly import DATA, NIGHTS, land
 from processes import run
 
 from streameval import Store, evaluate
-from streameval.cli import main
 from streameval.errors import OptionError, StoreError
 
 if TYPE_CHECKING:
@@ -339,10 +337,6 @@ def test_samples_of_nights_are_those_of_the_files(sized: Path, tmp_path: Path) -
 
 def test_the_commands_keep_and_show_estimates(sized: Path, tmp_path: Path) -> None:
     """`update --sketch --approx-agc`, `show`, `history`, `check`, `info`; what a store cannot do is refused."""
-
-    def run(*words: object) -> Any:
-        return CliRunner().invoke(main, [str(word) for word in words])
-
     store = tmp_path / "store"
     begun = run("update", store, sized, "--score", "s", "--sketch", "size", "--approx-agc", "--sample", "0.5")
     assert begun.exit_code == 0, begun.stderr
