@@ -33,6 +33,7 @@ from pathlib import Path
 
 LANES = 2
 BATCH = 12  # stores judged by one process
+TEMPORARY = re.compile(r"\.part$|#\d+$")  # of files that are being written
 RANDOM = re.compile(r"-[0-9a-f]{16}(?=\.)|[0-9a-f]{32}(?=\.part)")  # of a file's name
 
 
@@ -146,12 +147,18 @@ def faulty(store: Path, data: Path, call: int, *, full: bool) -> int:
 
 
 def looks(store: Path) -> str:
-    """A digest of the files of a store, names and bytes, but for what is random in names."""
-    digest = hashlib.sha256()
-    for path in sorted(store.rglob("*"), key=lambda path: RANDOM.sub("", str(path))):
-        digest.update(RANDOM.sub("", str(path.relative_to(store))).encode() + b"\0")
-        digest.update(hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"")
-    return digest.hexdigest()
+    """A digest of the files of a store, names and bytes, but for what is random in names.
+
+    Of files that are not complete it has that there are some in a folder: no reader opens them.
+    """
+    files = set()
+    for path in store.rglob("*"):
+        name = RANDOM.sub("", str(path.relative_to(store)))
+        if TEMPORARY.search(name):
+            files.add((str(path.parent.relative_to(store)), "incomplete"))
+        else:
+            files.add((name, hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""))
+    return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()
 
 
 def lane(mode: str, store: Path, data: Path, work: Path, runs: range, states: list[dict], span: float) -> dict:
