@@ -171,7 +171,7 @@ class Subject:
     def reads_weights(self) -> bool:
         """Whether the column weight is read: as weights, or to tell which rows have a label."""
         inner = getattr(self.spec, "inner", self.spec)
-        return self.weighted or (isinstance(inner, ClusterSpec) and inner.unlabelled)
+        return self.weighted or (isinstance(inner, ClusterSpec) and inner.rows == "both")
 
     @property
     def another(self) -> Any:
@@ -260,7 +260,7 @@ def _subjects() -> list[Subject]:
             spec = ClusterSpec("column", id_type(kind), scope, nulls)
             found.append(Subject(f"clusters-{kind}-{scope}", spec, kind, id_values(kind)))
             if kind in (pa.int64(), pa.string()):
-                bare = replace(spec, unlabelled=True)
+                bare = replace(spec, rows="both")
                 found.append(Subject(f"clusters-{kind}-{scope}-unlabelled", bare, kind, id_values(kind)))
     found += [Subject(f"labels-{kind}", LabelSpec("column", nulls="drop"), kind, st.nothing()) for kind in LABEL_TYPES]
     classes = ClassSpec("column", nulls="drop", classes=(("p", "1"), ("q", "0")))

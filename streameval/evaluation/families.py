@@ -42,7 +42,7 @@ from streameval.metrics.scores.label_sample import LabelSample
 from streameval.metrics.scores.label_strata import DrawnUnits, UnitSizes, sample_labels
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.results import Scalar
-from streameval.states.cluster_counts import ClusterCounts, ClusterSpec
+from streameval.states.cluster_counts import ClusterCounts, ClusterSpec, counts_both, of_rows
 from streameval.states.cluster_sizes import SizeState
 from streameval.states.contingency.by_cluster import ByCluster
 from streameval.states.contingency.class_blocks import ClassBlocks
@@ -235,12 +235,12 @@ class ClusterReplication(Replication):
 
     def blocks(self) -> Spec | None:
         """Cluster counts by block of the unit, for differences between clusterings."""
-        paired = self.resampling.unit is not None and not self.request.spec.unlabelled
+        paired = self.resampling.unit is not None and not self.request.spec.traits.unlabelled
         return GroupedSpec(self.request.spec, self.resampling.blocks) if paired else None
 
     def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
         """The size table without each block of clusters, and of the unit, which clusterings have in common."""
-        if self.request.spec.unlabelled:
+        if self.request.spec.traits.unlabelled:
             return Sources(state, _UNLABELLED, _UNLABELLED)
         changes = _changes(engine, state)
         own = left_out.without_rows(changes, self.request.of, int(changes.table.clusters.sum()))
@@ -312,7 +312,8 @@ class MetricRequest:
     of : the column
     spec : the spec of the state
     metrics : the metrics
-    of_blocks : whether the state holds resampling blocks, which intervals need in addition to the family's state
+    part : ``blocks`` if the state holds resampling blocks, which intervals need in addition to the family's state;
+        ``rows`` if it is that of every row, which stores keep apart from that of labelled rows; otherwise empty
     by : slicing columns, if this is the sliced state that a store keeps; otherwise empty
     interval_sources : metrics without results of their own: the intervals of other metrics are made of their replicates
     repeated : whether the state has each row once for each of several classes
@@ -324,7 +325,7 @@ class MetricRequest:
     of: str
     spec: Any
     metrics: tuple[Metric, ...]
-    of_blocks: bool = False
+    part: str = ""
     by: str = ""
     interval_sources: tuple[Metric, ...] = ()
     repeated: bool = False
@@ -333,9 +334,17 @@ class MetricRequest:
 
     @property
     def group(self) -> str:
-        """The name of the family, such as ``score``; ``score.blocks`` for blocks."""
-        name = f"{self.family.name}.blocks" if self.of_blocks else self.family.name
+        """The name of the family, such as ``score``; with its part, such as ``score.blocks``."""
+        name = f"{self.family.name}.{self.part}" if self.part else self.family.name
         return f"{name}.by {self.by}" if self.by else name
+
+    @property
+    def stored(self) -> tuple[MetricRequest, ...]:
+        """The requests of the states that a store keeps for it: labelled rows change where labels arrive late."""
+        if not counts_both(self.spec):
+            return (self,)
+        every = replace(self, spec=of_rows(self.spec, "every"), metrics=(), part="rows")
+        return replace(self, spec=of_rows(self.spec, "labelled")), every
 
     @property
     def computed(self) -> tuple[Metric, ...]:
@@ -349,7 +358,7 @@ class MetricRequest:
     def blocks(self, resampling: Resampling) -> MetricRequest | None:
         """The additional state that sampling intervals need, such as ``score.blocks``; None if they need none."""
         spec = self.replication(resampling).blocks() if resampling.level is not None and self.computed else None
-        return None if spec is None else replace(self, spec=spec, metrics=(), interval_sources=(), of_blocks=True)
+        return None if spec is None else replace(self, spec=spec, metrics=(), interval_sources=(), part="blocks")
 
 
 class Counted(NamedTuple):
@@ -412,7 +421,8 @@ class Clusters(Family["ClusterCounts"]):
         """Sizes of the clusters of every cluster column."""
         if request.selection.of(self.name) or not request.selection.of("classes"):
             for column in request.clusters:
-                policies = request.scope, request.policy("nulls", column), request.label.nulls == "size"
+                rows = "both" if request.label.nulls == "size" else "labelled"
+                policies = request.scope, request.policy("nulls", column), rows
                 spec = ClusterSpec(column, _key_type(id_type, scan, column), *policies)
                 yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
 
@@ -551,10 +561,11 @@ class Scores(_OfScores):
                 if design.strata is not None and pa.types.is_floating(scan.schema.field(design.strata).type):
                     raise OptionError(f"sampled_by='strata={design.strata}': its numbers are not strata; {STRATA}")
                 units = design.units(partial(_key_type, id_type, scan))
-                if units is not None and column == request.scores[0]:
-                    yield MetricRequest(Units(), units.column, units, (), of_store=True)
+                sizes = () if units is None else (MetricRequest(Units(), units.column, units, (), of_store=True),)
+                if column == request.scores[0]:
+                    yield from sizes
                 drawn = GroupedSpec(replace(spec, weighted=design.probability is not None), design.key)
-                further = () if units is None else ((Units.name, units.column),)
+                further = tuple((one.group, one.of) for w in sizes for one in w.stored)
                 yield MetricRequest(LabelledScores(design, units), column, drawn, metrics, further=further)
 
 

@@ -248,7 +248,7 @@ class Tables:
         return {
             family: states[family]
             for family in ("classes", "cluster")
-            if family in states and (family == "classes" or not states[family].spec.unlabelled)
+            if family in states and (family == "classes" or not states[family].spec.traits.unlabelled)
         }
 
     def _lacking(self, column: str) -> str:

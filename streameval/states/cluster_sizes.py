@@ -17,7 +17,7 @@ from streameval.states.keyed.grouping import Counts
 from streameval.states.protocol import Small, Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streameval.budget import Budget
     from streameval.states.keyed.counts import KeyedCounts
@@ -185,18 +185,17 @@ def _by_sorting(counts: Counts, clusters: Array, positives: Array, impure: list[
     return large
 
 
-def clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Array, Array]]:
-    """Words, size, positives and labelled rows of every cluster, whose rows with and without label are adjacent."""
-    held = np.empty((0, 3), np.int64)  # the last cluster, because a stretch may end between its two keys
-    last: Array | None = None
-    for counts in stretches:
-        rows = counts.neg + counts.pos
-        ids = np.column_stack((counts.keys, counts.rest[:, :-1]))
-        facts = np.column_stack((rows, counts.pos, np.where(counts.rest[:, -1] == 0, rows, 0)))
-        if last is not None:
-            ids, facts = np.concatenate((last, ids)), np.concatenate((held, facts))
-        starts = np.flatnonzero(np.append(True, (ids[1:] != ids[:-1]).any(axis=1)))
-        sums = np.add.reduceat(facts, starts)
-        held, last = sums[-1:], ids[-1:]
-        yield ids[starts[:-1]], *sums[:-1].T
-    yield np.empty((0, 1), np.uint64) if last is None else last, *held.T
+def find_sizes(clusters: Counts, several: Sequence[Counts]) -> Array:
+    """The sizes of some clusters, an int64 array, from the list of all clusters of several rows in a shard."""
+    sizes = np.ones(clusters.keys.size, np.int64)
+    rows = np.concatenate([sizes, *(one.neg + one.pos for one in several)])
+    if not sizes.size or rows.size == sizes.size:
+        return sizes
+    keys, words = (np.concatenate([getattr(one, name) for one in several]) for name in ("keys", "rest"))
+    places = np.minimum(np.searchsorted(clusters.keys, keys), sizes.size - 1)
+    near = np.flatnonzero(clusters.keys[places] == keys)
+    ids = np.column_stack([np.append(clusters.keys, keys[near]), np.concatenate((clusters.rest, words[near]))])
+    order = np.lexsort(ids.T[::-1])  # stable: a cluster comes before its entry in the list
+    equal = np.flatnonzero((ids[order[1:]] == ids[order[:-1]]).all(axis=1))
+    sizes[order[equal]] = rows[sizes.size + near[order[equal + 1] - sizes.size]]
+    return sizes

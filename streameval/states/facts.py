@@ -34,11 +34,12 @@ _WORDS = dict.fromkeys(("group_type", "class_type", "cluster_type"), _IDS) | {
     "nan": "error|drop|half",
     "nulls": "error|drop|singleton|size",
     "scope": "global|partition",
+    "rows": "labelled|every|both",
 }
 _MOST_PARTS = 1 << 17  # blocks, bins, and parts of a sketch: an empty state has a row for each
 
 _SIDES = {"negatives": "negative_weight", "positives": "positive_weight"}
-_COLUMNS = {"rows", "without_class", "unlabelled", *_SIDES, *_SIDES.values()}
+_COLUMNS = {"rows", "without_class", *_SIDES, *_SIDES.values()}
 _MISSING = ("nan_rows", "nan_weights", "single_rows", "dropped_rows", "bare_rows")
 _MOST = 1 << 62  # rows: the sum of two counts fits into 64 bits
 _MOST_WEIGHT = 1e299  # of 2^62 rows: each weighs at most 1e280

@@ -154,6 +154,7 @@ class Traits(NamedTuple):
     associative : whether the state is the same, to the bit (weights: up to rounding), for any division of the rows into
         tasks; if not, an engine divides tasks by the data alone, never by the number of threads or workers
     unlabelled : whether the state counts rows without a label as well
+    ignores_labels : whether the state is the same for any labels
     refuses_missing : whether a missing score or id is an error
     largest : bytes of the largest state; None if states grow with the rows, or are all as large as the empty one
     by_code : whether builders count the rows of numbers in a dictionary by its codes
@@ -163,6 +164,7 @@ class Traits(NamedTuple):
     additive: bool = False
     associative: bool = True
     unlabelled: bool = False
+    ignores_labels: bool = False
     refuses_missing: bool = False
     largest: int | None = None
     by_code: bool = False

@@ -142,7 +142,8 @@ def nbytes(state: State | Round) -> int:
 def row_bytes(state: State | Round) -> int:
     """Upper bound of the bytes of a row; 0 if the state does not grow with the rows.
 
-    A row lies in one of the keyed counts of a state, so the bound is the size of a row in the widest of them.
+    A row lies in one of the keyed counts of a state, so the bound is the size of a row in the widest of them; but those
+    of every row have it as well.
 
     Examples
     --------
@@ -150,8 +151,9 @@ def row_bytes(state: State | Round) -> int:
     >>> row_bytes(ScoreSpec("score").empty()), row_bytes(ScoreSpec("score", "f8", weighted=True).empty())
     (2, 16)
     """
-    layouts = (counts.layout for counts in state.runs().values())
-    return max((each.dtype.itemsize + 8 * (each.words - 1 + each.weighted) for each in layouts), default=0)
+    layouts = {name: counts.layout for name, counts in state.runs().items()}
+    sizes = {name: each.dtype.itemsize + 8 * (each.words - 1 + each.weighted) for name, each in layouts.items()}
+    return sizes.pop("every", 0) + max(sizes.values(), default=0)
 
 
 def buckets(outline: State | Round) -> list[Interval]:

@@ -106,11 +106,7 @@ class LabelDesign:
 
     def units(self, id_type: Callable[[str], str]) -> ClusterSpec | None:
         """The spec of the sizes of units; None if rows were drawn. `id_type` gives how ids of a column are compared."""
-        return (
-            None
-            if self.unit is None
-            else ClusterSpec(self.unit, id_type(self.unit), nulls="singleton", unlabelled=True)
-        )
+        return None if self.unit is None else ClusterSpec(self.unit, id_type(self.unit), nulls="singleton", rows="both")
 
     @property
     def text(self) -> str:

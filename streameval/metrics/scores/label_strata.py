@@ -23,7 +23,7 @@ from streameval.metrics.protocol import Metric, ShardMetric
 from streameval.metrics.scores.label_sample import EQUAL, Cells, LabelSample
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.states.blocks import BLOCKS, blocks_of
-from streameval.states.cluster_sizes import SizeTable, clusters_of
+from streameval.states.cluster_sizes import SizeTable
 from streameval.states.keyed.ids import identify
 from streameval.states.scores.types import compared, decode, rank_keys
 
@@ -66,11 +66,12 @@ class UnitSizes(ShardMetric["UnitTable", "UnitTable", "ClusterCounts"]):
 
     def read(self, state: ClusterCounts, shard: Interval, budget: Budget | None) -> UnitTable:
         """The units of a shard."""
-        tables = []
-        for words, rows, _, labelled in clusters_of(state.keyed.grouped(shard, budget)):
-            drawn = labelled > 0
-            sizes = SizeTable.of(rows, drawn.astype(np.int64))
-            tables.append(UnitTable(sizes, unmix(words[drawn, 0]), rows[drawn], labelled[drawn]))
+        sizes, labelled = state.labelled_clusters(shard, budget)
+        none = np.empty(0, np.int64)
+        tables = [UnitTable(sizes, none.astype(np.uint64), none, none)]
+        for counts, rows in labelled:
+            drawn = SizeTable(rows, np.zeros_like(rows), np.ones_like(rows))
+            tables.append(UnitTable(drawn, unmix(counts.keys), rows, counts.neg + counts.pos))
         return self.combine(tables, state)
 
     def combine(self, partials: Sequence[UnitTable], state: ClusterCounts) -> UnitTable:

@@ -68,7 +68,6 @@ class ContingencySpec:
 
     kind: ClassVar[str] = "contingency"
     version: ClassVar[int] = 1
-    unlabelled: ClassVar[bool] = True  # rows without a label count as rows of label 0
 
     classes: str
     cluster: str
@@ -79,7 +78,7 @@ class ContingencySpec:
 
     @property
     def traits(self) -> Traits:
-        """Rows need no label; the tables of several states add up."""
+        """Rows without a label count as rows of label 0; the tables of several states add up."""
         return Traits(additive=True, unlabelled=True, refuses_missing=self.nulls == "error")
 
     @property

@@ -226,20 +226,15 @@ def _add_scores(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
 def _add_clusters(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
     inner, array = builder.inner, row_nulls(batch.columns[builder.inner.column])
     rows: Array | slice = slice(None)
-    bare = np.zeros(batch.label.size, np.bool_) if batch.labelled is None else ~batch.labelled
+    label = np.zeros_like(batch.label) if inner.rows == "every" else batch.label
     facts: dict[str, Fact] = {}
     if array.null_count:
         _refuse(inner, batch, inner.nulls == "error")
         valid = _valid(array)
         rows, nulls, array = np.flatnonzero(valid), np.flatnonzero(~valid), array.drop_null()
-        facts["single_rows" if inner.nulls == "singleton" else "dropped_rows"] = Fact(nulls, batch.label[nulls])
-        if inner.unlabelled:
-            at = nulls[bare[nulls]]
-            facts["bare_rows"] = Fact(at, np.full(at.size, int(inner.nulls == "drop"), np.uint8))
+        facts["single_rows" if inner.nulls == "singleton" else "dropped_rows"] = Fact(nulls, label[nulls])
     first, rest = identify(array, inner.type, inner.scope, batch.partition)
-    if inner.unlabelled:
-        rest = np.column_stack((rest, bare[rows].astype(np.uint64)))
-    label, raw = batch.label[rows], tags.split.raw[rows]
+    label, raw = label[rows], tags.split.raw[rows]
     table = tags.table.astype(np.int64)
     counts = np.zeros((int(tags.codes.max()) + 1, 2), np.int64)
     for start in range(0, label.size, _ROWS):

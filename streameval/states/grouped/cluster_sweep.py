@@ -27,9 +27,8 @@ from streameval.states.contingency.cells import Keys, numbered
 from streameval.states.contingency.counts import SummarisedCounts
 from streameval.states.contingency.summary import Summary, summarize
 from streameval.states.grouped.group_sweep import WHOLE, GroupSweep, SweptGroup
-from streameval.states.grouped.tag_words import tag_words
 from streameval.states.grouped.tagged import TaggedGroups
-from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.keyed.counts import SLAB
 from streameval.states.protocol import PlainState, State
 from streameval.states.scores.counts import ScoreSpec
 
@@ -117,7 +116,9 @@ class ClusterSweep(PlainState):
     @classmethod
     def of(cls, rows: TaggedGroups, budget: Budget | None = None) -> ClusterSweep:
         """The sweep over some groups, in which rows without a label count as all others."""
-        rows = _labelled(rows) if rows.spec.inner.unlabelled else rows
+        if "every" in rows.tagged:
+            spec = replace(rows.spec, inner=replace(rows.spec.inner, rows="every"))
+            rows = replace(rows, spec=spec, tagged={"keyed": rows.tagged["every"]})
         codes, facts = rows.codes(), np.vstack((rows.table.facts.sum(axis=0), rows.table.facts)).astype(np.int64)
         owners = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
         owners[codes] = np.arange(1, len(codes) + 1)
@@ -174,20 +175,8 @@ def sweep_groups(grouped: Grouped, each: Mapper, budget: Budget) -> GroupSweep |
         return None
     if isinstance(grouped.spec.inner, ScoreSpec):
         return GroupSweep.tallied(grouped, each, budget)
-    clusters = isinstance(grouped.spec.inner, ClusterSpec) and not grouped.spec.inner.unlabelled
+    clusters = isinstance(grouped.spec.inner, ClusterSpec) and grouped.spec.inner.rows == "labelled"
     return ClusterSweep.of(grouped, budget) if clusters else None
-
-
-def _labelled(rows: TaggedGroups) -> TaggedGroups:
-    """The same rows as if all had a label."""
-    words, inner = rows.words("keyed"), replace(rows.spec.inner, unlabelled=False)
-    layout = tag_words(inner)["keyed"][1].layout
-
-    def columns(first: Array, rest: Array, _: Array) -> tuple[Array, Array]:
-        return first, np.delete(rest, -2, axis=1)  # the word that says whether a row has a label
-
-    segments = tuple(words.computed(each, layout, columns) for each in rows.keyed.segments)
-    return replace(rows, spec=replace(rows.spec, inner=inner), tagged={"keyed": KeyedCounts(layout, segments)})
 
 
 def tables(grouped: TaggedGroups, groups: Sequence[Group], each: Mapper, budget: Budget) -> list[State]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from streameval.errors import FormatError, OptionError
 from streameval.kernels.grid import BLOCK_BITS, cell_bounds, cluster_blocks
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep
-from streameval.states.cluster_counts import ClusterSpec, DerivedClusters, null_rows_by_block
+from streameval.states.cluster_counts import ClusterSpec, DerivedClusters, PairBuilder, counts_both, null_rows_by_block
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_facts
 from streameval.states.grouped.builder import TaggedBuilder
@@ -209,18 +209,23 @@ class GroupedSpec(SplitSpec):
     @property
     def _by_cluster(self) -> bool:
         """Whether states are clusters by block, which are shared out by cluster among workers."""
-        clusters = isinstance(self.inner, ClusterSpec) and not self.inner.unlabelled
+        clusters = isinstance(self.inner, ClusterSpec) and self.inner.rows == "labelled"
         return clusters and isinstance(self.key, Blocks) and self.key.count <= 1 << BLOCK_BITS
 
     @property
     def traits(self) -> Traits:
         """Clusters by block derive the inner state; a key of labels divides the rows without one as well."""
-        unlabelled = self.inner.traits.unlabelled or isinstance(self.key, Labelled)
-        return Traits(unlabelled=unlabelled, derived=self.inner if self._by_cluster else None)
+        inner = self.inner.traits
+        unlabelled = inner.unlabelled or isinstance(self.key, Labelled)
+        return Traits(
+            unlabelled=unlabelled, ignores_labels=inner.ignores_labels, derived=self.inner if self._by_cluster else None
+        )
 
     def builder(self, budget: Budget, capacity: int) -> Builder:
         """A builder that collects about `capacity` rows at a time, over all groups."""
         empty = self.empty()
+        if counts_both(self):
+            return PairBuilder(self, budget, capacity)
         return (
             TaggedBuilder(empty, budget, capacity)
             if isinstance(empty, TaggedGroups)

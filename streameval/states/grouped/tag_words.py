@@ -239,6 +239,6 @@ def tag_words(spec: KeyedSpec) -> dict[str, tuple[TagWords, Wide]]:
     elif isinstance(spec, ScoreSpec):
         layout = replace(inner, halved=False, tag=CELL_BITS)
         forms[first] = LongScores(inner, layout, spec.type), wide
-    elif isinstance(spec, ClusterSpec) and not spec.unlabelled:
+    elif isinstance(spec, ClusterSpec) and spec.rows != "both":
         forms[first] = NarrowClusters(inner, replace(inner, tag=BLOCK_BITS)), wide
     return forms

@@ -28,7 +28,7 @@ from streameval.kernels.exact import add_at
 from streameval.kernels.groups import ordered
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.segments import sum_pieces
-from streameval.states.cluster_counts import ClusterSpec
+from streameval.states.cluster_counts import ClusterSpec, facts_of_both, of_rows
 from streameval.states.grouped.groups import Grouped
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
 from streameval.states.grouped.tag_words import TagWords, tag_words, whole_words
@@ -139,6 +139,16 @@ class TaggedGroups(Grouped):
                 one, two = one.widened(name), two.widened(name)
             tagged[name] = one.tagged[name].merge(two.tagged[name])
         return replace(one, table=GroupTable.union([one.table, two.table]), tagged=tagged)
+
+    def with_labels(self, labelled: TaggedGroups) -> TaggedGroups:
+        """These clusters of every row with those of labelled rows."""
+        empty = TaggedGroups.empty(of_rows(self.spec, "both"))
+        parts = []
+        for run, state in (("every", self), ("keyed", labelled)):
+            table = replace(state.table, facts=facts_of_both(state.table.facts, labelled=state is labelled))
+            tagged = {**empty.tagged, run: state.widened("keyed").keyed}
+            parts.append(replace(empty, group_codes=state.group_codes, table=table, tagged=tagged))
+        return parts[0].merge(parts[1])
 
     def recoded(self, group_codes: GroupCodes) -> TaggedGroups:
         """The same rows with other codes."""

@@ -117,7 +117,7 @@ class QuantileSpec:
     @property
     def traits(self) -> Traits:
         """Rows need no label; the largest state is one in which values repeat."""
-        return Traits(associative=False, unlabelled=True, largest=4 * 44 * int(self.compression))
+        return Traits(associative=False, unlabelled=True, ignores_labels=True, largest=4 * 44 * int(self.compression))
 
     @property
     def schema(self) -> pa.Schema:

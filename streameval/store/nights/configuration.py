@@ -518,7 +518,8 @@ class Configuration:
     def stored(self, wanted: Sequence[MetricRequest]) -> list[MetricRequest]:
         """The requests of all states that are kept for some: of all rows, of blocks of units, and of slices."""
         whole = self.kept(wanted)
-        return [*whole, *(one for key in self.slicing.keys for one in sliced(whole, key))]
+        requests = [*whole, *(one for key in self.slicing.keys for one in sliced(whole, key))]
+        return [part for request in requests for part in request.stored]
 
     def kept(self, wanted: Sequence[MetricRequest]) -> list[MetricRequest]:
         """The requests themselves, and those of the unit blocks that are kept for them."""

@@ -62,7 +62,8 @@ class Night:
     Attributes
     ----------
     entry : its row of the ledger
-    evaluation : its evaluation; None if it has no rows, labels of only one class, or only some of its states
+    evaluation : its evaluation; None if it has no rows, labels of only one class, or states that are not complete: some
+        of them, of more nights, or of every row apart from labelled ones
     """
 
     entry: Entry
@@ -289,7 +290,7 @@ class Folding:
         columns, filtered = planned.schema.names, request.where is not None
         facts = gather_facts(partition.files, columns, pairs, folded.skipped, filtered=filtered)
         entry = _entry(partition, folded.labels(request.label), written, facts)
-        whole = configuration.due is None and not any(w.of_store for w in kept)  # others need more nights
+        whole = configuration.due is None and not any(w.of_store or w.part == "rows" for w in kept)
         evaluation = _evaluation(partition.name, configuration, engine, folded) if whole else None
         return Night(entry, evaluation)
 
@@ -358,7 +359,7 @@ def dependent_states(configuration: Configuration) -> tuple[frozenset[tuple[str,
     """The states that depend on labels: those of labelled rows, and those that count the other rows as well."""
     specs = configuration.specs
     some = frozenset(key for key, spec in specs.items() if not spec.traits.unlabelled)
-    every = frozenset(key for key in specs.keys() - some if key[0].partition(".")[0] != "sketch")
+    every = frozenset(key for key in specs.keys() - some if not specs[key].traits.ignores_labels)
     return some, every
 
 

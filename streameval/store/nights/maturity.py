@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from streameval.engine.threads import ThreadEngine
     from streameval.evaluation.families import MetricRequest
+    from streameval.states.cluster_counts import ClusterCounts
     from streameval.states.labels import LabelCounts
     from streameval.states.late import LateLabels
     from streameval.states.protocol import State, StoredSpec
@@ -220,7 +221,8 @@ class Aging:
 
     Attributes
     ----------
-    folding : folds nights of the store
+    stored : the nights of the store
+    folding : folds them
     due : the states of the columns, each time with whether they take every row, or the labelled ones alone
     columns : the columns with their metrics
     labels : all statements of the store
@@ -229,6 +231,7 @@ class Aging:
     shared : requests of the states that are those of all nights (`MetricRequest.of_store`), with the states
     """
 
+    stored: Nights
     folding: Folding
     due: Sequence[tuple[bool, frozenset[tuple[str, str]]]]
     columns: Sequence[Column]
@@ -254,7 +257,7 @@ class Aging:
         due = [(bool(every), own & some) for every, some in enumerate(dependent_states(configuration)) if own & some]
         labels = LabelsByAge(read_statements(configuration, files), configuration)
         folding = Folding(configuration, files, skip=False)
-        return cls(folding, due, columns, labels, labels.clock(newest), engine, shared)
+        return cls(stored, folding, due, columns, labels, labels.clock(newest), engine, shared)
 
     def reached(self, entry: Entry, ages: Sequence[int]) -> list[int]:
         """Those of some ages that a night has reached."""
@@ -268,16 +271,18 @@ class Aging:
         own = self.labels.of_night(night)
         if not own.first.size and not entry.labels.neg + entry.labels.pos:
             return [Aged(age, 0, 0, {}) for age in ages]
+        nights, pairs = self.stored.of(entry), (w for w in (column.w for column in self.columns) if w.stored[1:])
+        of_every = {w.spec: cast("ClusterCounts", nights.merged(self.engine, w.stored[1])) for w in pairs}
         measured: dict[int, Aged] = {}
         aged = []
         for age, late in zip(ages, self.labels.resolve(own, entry.partition, ages), strict=True):
             if id(late) not in measured:
-                measured[id(late)] = self._measured(night, late)
+                measured[id(late)] = self._measured(night, late, of_every)
             aged.append(measured[id(late)]._replace(age=age))
         return aged
 
-    def _measured(self, night: OpenNight, late: LateLabels) -> Aged:
-        """An open night with some labels, at an age that follows."""
+    def _measured(self, night: OpenNight, late: LateLabels, of_every: Mapping[StoredSpec, ClusterCounts]) -> Aged:
+        """An open night with some labels, at an age that follows; `of_every` are the clusters of its every row."""
         states: dict[StoredSpec, State] = {}
         for every, due in self.due:
             folding = replace(self.folding, late=late).only(night.entry, due)
@@ -285,6 +290,9 @@ class Aging:
             counts = cast("LabelCounts", states[self.folding.configuration.folding.label])
             if not counts.neg + counts.pos:
                 return Aged(0, 0, 0, {})
+        for w in (column.w for column in self.columns if column.w.spec in of_every):
+            if (labelled := cast("ClusterCounts | None", states.get(w.stored[0].spec))) is not None:
+                states[w.spec] = of_every[w.spec].with_labels(labelled)
         return Aged(0, counts.neg + counts.pos, counts.pos, self._values(night.entry, states))
 
     def close(self, entry: Entry) -> Entry:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.request import Request
     from streameval.evaluation.result import Evaluation
+    from streameval.states.cluster_counts import ClusterCounts
     from streameval.states.labels import LabelSpec
     from streameval.states.protocol import State, StoredSpec
     from streameval.states.scores.counts import ScoreCounts
@@ -186,6 +187,9 @@ class Nights:
 
     def merged(self, engine: Engine, w: MetricRequest) -> State:
         """The state of a column over all nights."""
+        if len(w.stored) > 1:
+            labelled, every = (self.merged(engine, part) for part in w.stored)
+            return cast("ClusterCounts", every).with_labels(cast("ClusterCounts", labelled))
         entries = self.stored or self.entries if w.of_store else self.entries
         columns = {column.spec: column for column in _by_spec(entries, {(w.group, w.of): w.spec})}
         own = columns.pop(w.spec, ColumnFiles(w.spec, [], 0))

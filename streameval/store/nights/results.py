@@ -453,7 +453,8 @@ class MetricSeries:
         if state is None:
             return ""
         source = w.family.replication.source_family
-        groups = (f"{w.group}.blocks", *((source, f"{source}.blocks") if source else ()))
+        groups = [f"{w.group}.blocks", *((source, f"{source}.blocks") if source else ())]
+        groups += [one.group for one in w.stored[1:]]
         further: list[tuple[str, ...]] = [one.content for group in groups if (one := entry.state(group, w.of))]
         further += [self._of_store] * bool(w.further)
         return key_of(before, entry.partition, *state.content, *chain.from_iterable(further), column.options)

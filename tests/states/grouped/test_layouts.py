@@ -50,7 +50,9 @@ def table() -> tuple[np.ndarray, pa.Array, np.ndarray]:
 def folded(kind: pa.DataType, numbers: range, *, unlabelled: bool = False) -> Any:
     """The state of the rows of some groups."""
     group, ids, label = table()
-    spec = ClusterSpec("id", "signed" if kind == pa.int64() else "hash", nulls="singleton", unlabelled=unlabelled)
+    spec = ClusterSpec(
+        "id", "signed" if kind == pa.int64() else "hash", nulls="singleton", rows="both" if unlabelled else "labelled"
+    )
     builder = GroupedSpec(spec, By(("g",))).builder(Budget(), 1 << 9)
     for rows in np.array_split(np.flatnonzero(np.isin(group, numbers)), 5):
         columns = {"id": ids.cast(kind).take(pa.array(rows)), "g": pa.array(group[rows])}

@@ -124,7 +124,7 @@ def test_clusters_of_sorted_rows_are_those_of_shuffled_rows(kind, unlabelled, fo
     labelled = rng.random(rows) < 0.999 if unlabelled else None
     if labelled is not None:
         label[~labelled] = 0
-    spec = ClusterSpec("c", type=kind, unlabelled=unlabelled)
+    spec = ClusterSpec("c", type=kind, rows="both" if unlabelled else "labelled")
     columns = {"c": IDS[kind](ids)}
     by_run = folded(spec, columns, label, np.arange(rows), labelled)
     assert all(starts is not None for starts in found)
