@@ -97,7 +97,7 @@ def pruning_case(seed: int, folder: Path, tally: Tally) -> None:
         size = rng.randint(1, 12)
         pool = rng.sample(VALUES[kind], min(len(VALUES[kind]), rng.randint(1, 3)))
         pool += [None] * (rng.random() < 0.4)
-        narrow = _NARROW.get(kind, kind) if rng.random() < 0.3 else kind
+        narrow = _NARROW.get(kind, kind) if number and rng.random() < 0.3 else kind  # the first sets the column's type
         drawn = {name: [rng.choice(pool) for _ in range(size)] for name in "xy"}
         if narrow != kind:
             drawn = {name: [value if _fits(value, narrow) else None for value in drawn[name]] for name in "xy"}
