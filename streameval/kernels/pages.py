@@ -69,12 +69,16 @@ def varint(address, at, stop):
 @step
 def _parse_header(address, at, stop, page):
     """Parse a `PageHeader` in Thrift's compact protocol; returns the offset behind it, −1 if it does not end."""
-    page[:] = ABSENT
-    path, depth = np.zeros(_DEPTH + 1, np.int64), 0
+    for i in range(COLUMNS):
+        page[i] = ABSENT
+    field, inner, depth = np.int64(0), np.int64(0), 0
     while at < stop:
         head = byte_at(address, at)
         kind, delta = np.int64(head & np.uint64(15)), np.int64(head >> np.uint64(4))
-        path[depth] += delta
+        if depth == 0:
+            field, inner = field + delta, np.int64(0)
+        elif depth == 1:
+            inner += delta
         at += 1
         value = np.int64(0)
         if kind == _STOP:
@@ -88,7 +92,6 @@ def _parse_header(address, at, stop, page):
             depth += 1
             if depth > _DEPTH:
                 return -1
-            path[depth] = 0
             continue
         if kind in (_TEXT, _NUMBER, _LONG):
             number, at = varint(address, at, stop)
@@ -101,8 +104,8 @@ def _parse_header(address, at, stop, page):
             at += np.int64(kind == _BYTE)
         else:
             return -1
-        if kind != _TEXT and depth < _DEPTH and path[0] < 16 and path[depth] < 16:
-            column = _COLUMN[path[0] * depth, path[depth]]
+        if kind != _TEXT and depth < _DEPTH and field < 16 and inner < 16:
+            column = _COLUMN[field * depth, inner if depth else field]
             if column >= 0:
                 page[column] = value
     return -1
@@ -124,6 +127,35 @@ def _snappy_size(address, at, stop):
         length = np.int64(_little(address, at, octets))
     at += octets
     return stated, at if length + 1 == stated == stop - at else np.int64(-1)
+
+
+@step
+def _lz4_length(address, at, stop, length):
+    """A length of four bits or, if they are ones, of further bytes; and the offset behind it."""
+    byte = np.uint64(255) if length == np.uint64(15) else np.uint64(0)
+    while byte == np.uint64(255) and at < stop:
+        byte = byte_at(address, at)
+        length, at = length + byte, at + 1
+    return np.int64(length), at
+
+
+@jit
+def find_lz4_size(data):
+    """The size of what a block of LZ4 holds, which it does not state; −1 if the block is cut off.
+
+    >>> find_lz4_size(np.frombuffer(bytes.fromhex("1261 0100 5062626262 62"), np.uint8))  # "a" seven times, "bbbbb"
+    12
+    """
+    address, at, size = np.uint64(data.ctypes.data), np.int64(0), np.int64(0)
+    while at < data.size:  # literals, then a copy of earlier bytes, but the last literals
+        token = byte_at(address, at)
+        literals, at = _lz4_length(address, at + 1, data.size, token >> np.uint64(4))
+        at, size = at + literals, size + literals
+        if at >= data.size:
+            break
+        length, at = _lz4_length(address, at + 2, data.size, token & np.uint64(15))
+        size += length + 4
+    return size if at == data.size else np.int64(-1)
 
 
 @jit
@@ -286,7 +318,8 @@ def _unpack(address, at, stop, width, limit, codes):
             if word >> np.uint64(width):
                 return False
             most = max(most, np.uint32(word))
-            codes[done : done + rows] = np.uint32(word)
+            for i in range(done, done + rows):
+                codes[i] = np.uint32(word)
             at += octet
         done += rows
     return codes.size == 0 or np.int64(most) < limit
@@ -417,7 +450,8 @@ def unframe(data, offsets, texts):
         at += 4
         if length > data.size - at:
             return False
-        texts[done : done + length] = data[at : at + length]
+        for i in range(length):  # slices would take five seconds to compile
+            texts[done + i] = data[at + i]
         at, done = at + length, done + length
         offsets[n + 1] = done
     return True

@@ -8,7 +8,6 @@ Parquet format (github.com/apache/parquet-format).
 from __future__ import annotations
 
 import zlib
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow as pa
 from streameval.kernels import pages as kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow.parquet as pq
 
@@ -51,9 +50,10 @@ def read_pages(
             checksum = zlib.crc32(data.slice(page["place"], page["stored"]))
             check(checksum == page["checksum"] & 0xFFFFFFFF, chunk, "the checksum of a page is wrong")
         holders = [data]
-        for i in np.flatnonzero(table["address"] == kernels.ABSENT):
-            holders.append(_decompressed(table[i], data, chunk))
-            table[i]["address"] = holders[-1].address
+        for i, page in enumerate(numbers(table).tolist()):
+            if page[kernels.ADDRESS] == kernels.ABSENT:
+                holders.append(_decompressed(page, data, chunk))
+                table[i]["address"] = holders[-1].address
         yield table, holders
 
 
@@ -91,13 +91,13 @@ def numbers(table: Array) -> Array:
     return table.view(np.int64).reshape(-1, kernels.COLUMNS)
 
 
-def _decompressed(page: np.void, data: pa.Buffer, chunk: pq.ColumnChunkMetaData) -> pa.Buffer:
+def _decompressed(page: Sequence[int], data: pa.Buffer, chunk: pq.ColumnChunkMetaData) -> pa.Buffer:
     """The bytes of a page, in the second version those behind its levels."""
-    levels, size = int(page["levels_size"]), int(page["size"])
-    body = data.slice(int(page["place"]) + levels, int(page["stored"]) - levels)
-    if page["compressed"]:  # or `ABSENT`
+    levels, size = page[kernels.LEVELS_SIZE], page[kernels.SIZE]
+    body = data.slice(page[kernels.PLACE] + levels, page[kernels.STORED] - levels)
+    if page[kernels.COMPRESSED]:  # or `ABSENT`
         try:
-            body = _decompress(body, size, int(page["stated"]), chunk.compression)
+            body = _decompress(body, size, page[kernels.STATED], chunk.compression)
         except (pa.ArrowException, OSError, ValueError, zlib.error) as error:
             check(False, chunk, f"a page cannot be decompressed: {error}")
     check(body.size == size, chunk, "a page has another size than its header says")
@@ -110,16 +110,12 @@ def _decompress(data: pa.Buffer, size: int, stated: int, codec: str) -> pa.Buffe
         return data
     if codec == "GZIP":
         return pa.py_buffer(zlib.decompress(data, zlib.MAX_WBITS | 16, size))
-    stated = _zstd_size(data) if codec == "ZSTD" else stated
+    if codec in ("ZSTD", "LZ4"):
+        stated = _zstd_size(data) if codec == "ZSTD" else kernels.find_lz4_size(np.frombuffer(data, np.uint8))
     if codec == "BROTLI" or (codec == "ZSTD" and stated < 0):
         with pa.CompressedInputStream(pa.BufferReader(data), codec.lower()) as stream:
             return stream.read_buffer(size + 1)
-    decompress = pa.Codec(ARROW_CODECS[codec]).decompress
-    if codec == "LZ4":  # which states no size
-        with suppress(pa.ArrowException, OSError):
-            return decompress(data, size - 1)
-        return decompress(data, size)
-    return decompress(data, size) if stated == size else data.slice(0, 0)
+    return pa.Codec(ARROW_CODECS[codec]).decompress(data, size) if stated == size else data.slice(0, 0)
 
 
 def _zstd_size(data: pa.Buffer) -> int:

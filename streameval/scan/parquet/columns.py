@@ -187,8 +187,10 @@ class _CodedColumn(ABC):
         """Of an Arrow type, from chunks and their pages, which are read when they are needed."""
         self._kind, self._nullable, self._coded = kind, nullable, coded
         self._dtype = _DTYPES.get(kind, np.dtype(np.uint8))  # of values
-        self._pages = (pages for each in chunks for pages in self._pages_of(*each))
-        self._next: _Pages | None = None
+        self._tables = ((chunk, each) for chunk, tables in chunks for each in tables)
+        self._queue: list[_Pages] = []
+        self._chunk: pq.ColumnChunkMetaData | None = None
+        self._entries: _Dictionary | None = None  # the dictionary of the chunk
         self._rows, self._row = _Rows(np.empty(0)), 0
         self._scratch = np.empty(0, np.int32)  # codes of the rows last decoded
 
@@ -250,30 +252,26 @@ class _CodedColumn(ABC):
         return pa.Array.from_buffers(self._kind, values.size, [nulls, pa.py_buffer(values)])
 
     def _coming(self) -> _Pages:
-        """The next pages."""
-        if self._next is None:
-            self._next = next(self._pages)
-        return self._next
-
-    def _pages_of(
-        self, chunk: pq.ColumnChunkMetaData, tables: Iterable[tuple[Array, list[pa.Buffer]]]
-    ) -> Iterator[_Pages]:
-        """The data pages of a column chunk, a few at a time; raises `OSError` if it is damaged."""
-        dictionary = self._dictionary(0, pa.py_buffer(b""), chunk)
-        for table, holders in tables:
+        """The next pages; raises `OSError` if their column chunk is damaged."""
+        while not self._queue:
+            chunk, (table, holders) = next(self._tables)
+            if chunk is not self._chunk:
+                self._chunk, self._entries = chunk, self._dictionary(0, pa.py_buffer(b""), chunk)
             if table[0]["kind"] == kernels.DICTIONARY_PAGE:
                 body = pa.foreign_buffer(int(table[0]["address"]), int(table[0]["size"]), holders)
-                dictionary = self._dictionary(int(table[0]["count"]), body, chunk)
+                self._entries = self._dictionary(int(table[0]["count"]), body, chunk)
                 continue
-            coded = np.isin(table["encoding"], self._encodings)
+            coded = np.logical_or.reduce([table["encoding"] == each for each in self._encodings])
             ends = [0, *(np.flatnonzero(coded[1:] != coded[:-1]) + 1).tolist(), len(table)]
             for a, b in pairwise(ends):
-                pages = table[a:b]
-                yield _Pages(pages, int(pages["count"].sum()), holders, dictionary if coded[a] else None, chunk)
+                rows, dictionary = int(table["count"][a:b].sum()), self._entries if coded[a] else None
+                self._queue.append(_Pages(table[a:b], rows, holders, dictionary, chunk))
+        return self._queue[0]
 
     def _decode(self, room: Array | None) -> None:
         """Decode the coming pages; their codes go to the front of `room` if it is given."""
         pages = self._coming()
+        del self._queue[0]
         table, rows, _, dictionary, chunk = pages
         whole = kernels.find_values(numbers(table), self._nullable)
         check(whole >= 0, chunk, _DAMAGED)
@@ -292,7 +290,7 @@ class _CodedColumn(ABC):
             if present is not None:
                 codes = _spread(codes, present, None if room is None else room[:rows])
             self._rows = _Rows(codes, dictionary, present)
-        self._row, self._next = 0, None
+        self._row = 0
 
     def _forms(self, encodings: Array) -> Array:
         """How codes are stored; see `kernels.unpack`."""
