@@ -11,12 +11,15 @@ from streameval.kernels.prefetch import LINE, prefetch
 
 LONG = 1 << 11  # rows of a piece that may be grouped before it is stored
 _SAMPLE = 64
+PAIR_BITS = 24  # bits of the rows of a pair
+_PROBES = 16  # slots that are searched for a pair: codes may be chosen to collide
 
 SLOT_BITS = 14  # log2 of the slots of a table, which stays in the second-level cache
 
 _PAIR_SHIFT = np.uint64(64 - (SLOT_BITS - 1))
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _FURTHER = np.uint64(0xFF51AFD7ED558CCD)
+_PAIR = np.uint64(PAIR_BITS)
 _ONE, _HALF_BITS = np.uint64(1), np.uint64(5)  # log2 of the 32 bits of a half
 
 
@@ -102,6 +105,45 @@ def tally_pairs(numbers, label, table):
     """Count rows in ``table[number, label]``."""
     for i in range(numbers.size):
         table[np.uint64(numbers[i]), np.uint64(label[i])] += 1
+
+
+@jit
+def hash_pairs(one, two, width, bits, slots, rest):
+    """Count the rows of pairs of codes, each the number ``one[i] * width + two[i]``, in a hash table of 2^bits slots.
+
+    Pairs get a slot in the order in which they occur, until half of the slots are taken.
+
+    Parameters
+    ----------
+    one, two : integer arrays of shape (n,), n below 2^PAIR_BITS
+    width : smallest integer above all of `two`; all pairs are below 2^(64 - PAIR_BITS)
+    slots : uint64 array of zeros; receives each pair, shifted by PAIR_BITS, plus its rows
+    rest : uint64 array of shape (n,), receives the pairs of rows whose pair has no slot
+
+    Returns
+    -------
+    int
+        Number of rows in `rest`.
+    """
+    last, room, left = np.uint64(slots.size - 1), slots.size >> 1, np.uint64(0)
+    for i in range(one.size):
+        pair = np.uint64(one[i]) * np.uint64(width) + np.uint64(two[i])
+        at = (pair * _MIX) >> np.uint64(64 - bits)
+        word = slots[at]
+        if word >> _PAIR != pair:
+            for _ in range(_PROBES):
+                if word == np.uint64(0) or word >> _PAIR == pair:
+                    break
+                at = (at + _ONE) & last
+                word = slots[at]
+            if word >> _PAIR != pair:
+                if word != np.uint64(0) or room == 0:
+                    rest[left] = pair
+                    left += _ONE
+                    continue
+                word, room = pair << _PAIR, room - 1
+        slots[at] = word + _ONE
+    return np.int64(left)
 
 
 @jit

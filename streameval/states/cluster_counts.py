@@ -29,7 +29,7 @@ from streameval.states.blocks import BLOCKS, SizeChanges, Sweep, blocks_of
 from streameval.states.cluster_sizes import SizeTable, by_tables, find_sizes
 from streameval.states.keyed.builder import SegmentBuilder, read_segments
 from streameval.states.keyed.counts import KeyedCounts
-from streameval.states.keyed.hot import by_entry, by_run
+from streameval.states.keyed.hot import by_code, by_run
 from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify, row_nulls
 from streameval.states.keyed.layout import Interval, Layout
 from streameval.states.protocol import Batch, SplitSpec, Stored, Totals, Traits
@@ -142,19 +142,13 @@ class _ClusterBuilder:
         if array.null_count and self.spec.nulls == "error":
             where = f"{batch.name}: cluster column {self.spec.column!r}"
             raise NullError(f"{where} has nulls; choose --nulls drop or --nulls singleton")
-        items = by_entry(array, label)
-        if items is not None:
-            at, counts, labels, nulls = items
-            self._null_rows += nulls
-            first, rest = identify(array.dictionary, self.spec.type, self.spec.scope, batch.partition)
-            self._segments.add_ids((first[at], *rest[at].T), counts, labels)
-            return
+        [array], counts, label = by_code([array], label)
         if array.null_count:
             valid = array.is_valid().to_numpy(zero_copy_only=False)
-            self._null_rows += np.bincount(label[~valid], minlength=2)
-            array, label = array.drop_null(), label[valid]
+            np.add.at(self._null_rows, label[~valid], counts[~valid] if counts.size else 1)
+            array, label, counts = array.drop_null(), label[valid], counts[valid] if counts.size else counts
         first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)
-        self._segments.add_ids(*by_run((first, *rest.T), label))
+        self._segments.add_ids(*by_run((first, *rest.T), counts, label))
 
     def state(self) -> ClusterCounts:
         single = self.spec.nulls == "singleton"

@@ -25,13 +25,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import NullError
-from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
-from streameval.kernels.segments import tally_pairs
 from streameval.states.contingency.cells import Keys
 from streameval.states.keyed.builder import SegmentBuilder, SegmentBuilders
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.hot import by_run
+from streameval.states.keyed.hot import by_code, by_run
 from streameval.states.keyed.ids import id_codes, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.protocol import Small, Stored, Totals, Traits
@@ -79,7 +77,7 @@ class ContingencySpec:
     @property
     def traits(self) -> Traits:
         """Rows without a label count as rows of label 0; the tables of several states add up."""
-        return Traits(additive=True, unlabelled=True, refuses_missing=self.nulls == "error")
+        return Traits(additive=True, unlabelled=True, refuses_missing=self.nulls == "error", by_code=True)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -184,21 +182,8 @@ class ContingencyBuilder:
             columns = [array.filter(pa.array(both)) for array in columns]
         positive = int(np.count_nonzero(label))
         self._label_rows += label.size - positive, positive
-        clusters, classes = columns
-        coded = all(pa.types.is_dictionary(column.type) for column in columns)
-        if coded and len(clusters.dictionary) * len(classes.dictionary) <= label.size:
-            self._add_pairs(clusters, classes, batch.partition)
-        else:
-            self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition)))
-
-    def _add_pairs(self, clusters: pa.DictionaryArray, classes: pa.DictionaryArray, partition: str) -> None:
-        """Count rows of two short dictionaries by pair of entries."""
-        counts = np.zeros((len(clusters.dictionary), len(classes.dictionary)), np.int64)
-        tally_pairs(*(read_only(column.indices.to_numpy()) for column in (clusters, classes)), counts)
-        at = np.nonzero(counts)
-        ids = self.spec.cluster_words(clusters.dictionary, partition), self.spec.class_words(classes.dictionary)
-        columns = [column[rows] for (words, rest), rows in zip(ids, at, strict=True) for column in (words, *rest.T)]
-        self._cells.add_ids(columns, counts[at])
+        (clusters, classes), counts, _ = by_code(columns)
+        self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition), counts))
 
     def _add_incomplete(self, columns: list[pa.Array], has_cluster: Array, has_class: Array, partition: str) -> None:
         """Add rows with a null id, each a singleton; those without a class each count as a separate class."""

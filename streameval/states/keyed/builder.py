@@ -143,7 +143,9 @@ class SegmentBuilder:
         first, *more = (read_only(np.ascontiguousarray(column, np.uint64)) for column in columns)
         label = read_only(np.zeros(first.size, np.uint8) if label is None else label)
         if counts.size and not self._counted:
-            self._counted_items.add_ids(columns, counts, label)
+            once = counts == 1  # rows take less room than items with counts
+            self.add_ids([column[once] for column in columns], label=label[once])
+            self._counted_items.add_ids([column[~once] for column in columns], counts[~once], label[~once])
             return
         for part, room in self._rooms(first.size):
             words, codes, rest = self._words[room], self._codes[room], self._rest[room]

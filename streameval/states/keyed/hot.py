@@ -1,4 +1,4 @@
-"""Counting before rows are partitioned: by dictionary entry, hot keys in a small table, and runs of equal keys.
+"""Counting before rows are partitioned: by the codes of dictionaries, hot keys in a small table, runs of equal keys.
 
 In heavy-tailed data, or data with one giant cluster, a few thousand keys have a large part of the rows. They are
 learned from a sample of the first rows that a builder collects: keys that occur `SEEN` times or more are hot. A hash
@@ -7,7 +7,8 @@ counted and take no further memory; all other rows are partitioned. The table af
 are exact, and a key may have rows both in the table and outside. Every builder learns from its own rows, so that a fold
 task that is repeated elsewhere gives the same segments.
 
-Rows of a dictionary column are counted by entry and label if entries have `REPEATS` rows on average.
+Rows of dictionary columns are counted by pair of codes, or by code and label. The pairs have a table in which each has
+its place if they are few; otherwise those that occur first have a hash table that fits into the cache.
 
 In data that is sorted by id, or written in bursts, most equal keys are in adjacent rows. Counting runs affects speed
 and memory only: a key may have any number of runs.
@@ -21,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streameval.kernels import segments as kernels
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import MIX
-from streameval.kernels.segments import SLOT_BITS, absorb, absorb_ids, find_runs, slots_of, tally_pairs, whole_keys
 from streameval.states.keyed.ids import SHIFT
 from streameval.states.keyed.layout import NO_COUNTS
 
@@ -92,7 +93,7 @@ class HotKeys:
     def absorb(self, words: Array, rest: Array, codes: Array) -> int:
         """Count the rows of hot keys and move the other rows to the front; returns the number of other rows."""
         self._rows += words.size
-        left: int = absorb(words, rest, codes, self._further, self._table)
+        left: int = kernels.absorb(words, rest, codes, self._further, self._table)
         self._counted += words.size - left
         return left
 
@@ -108,7 +109,9 @@ class HotKeys:
         """
         self._rows += ids.size
         stacked = more[0].reshape(-1, 1) if len(more) == 1 else np.column_stack([ids[:, np.newaxis][:, :0], *more])
-        left: int = absorb_ids(ids, label, read_only(stacked), self._further, SHIFT, words, codes, rest, self._table)
+        left: int = kernels.absorb_ids(
+            ids, label, read_only(stacked), self._further, SHIFT, words, codes, rest, self._table
+        )
         self._counted += ids.size - left
         return left
 
@@ -155,14 +158,14 @@ def hashed(columns: Sequence[Array]) -> Array:
 
 def _keys_of(words: Array, rest: Array, codes: Array) -> tuple[Array, Array]:
     """Keys as a uint64 array of shape (n, words), and hashes of them."""
-    first = whole_keys(words, codes)
+    first = kernels.whole_keys(words, codes)
     return np.column_stack((first, rest)), hashed([first, *rest.T])
 
 
 def _in_slots(keys: Array, buckets: Array) -> tuple[Array, Array]:
     """Keys and their buckets by slot, from keys ordered from the least to the most frequent."""
-    slots = slots_of(keys)
-    table, of = np.zeros((1 << SLOT_BITS, keys.shape[1]), np.uint64), np.zeros(1 << SLOT_BITS, np.int64)
+    slots = kernels.slots_of(keys)
+    table, of = np.zeros((1 << kernels.SLOT_BITS, keys.shape[1]), np.uint64), np.zeros(1 << kernels.SLOT_BITS, np.int64)
     table[:2] = ~np.uint64(0)  # a free slot holds a key of other slots, so no row is found there
     for _ in range(2):  # of the keys that share a slot, the last one keeps it
         table[slots], of[slots] = keys, buckets
@@ -171,10 +174,12 @@ def _in_slots(keys: Array, buckets: Array) -> tuple[Array, Array]:
     return table, of
 
 
-REPEATS = 4  # mean rows per dictionary entry from which rows are counted by entry
+_TABLE_BITS = 14  # log2 of the slots of a hash table of pairs, which stays in the second-level cache
+_PLACES = 2  # mean rows per possible pair from which each has its place in a table
+_NO_LABELS = np.empty(0, np.uint8)
+_DRAWN, _DISTINCT = 1 << 12, 0.375  # rows that are drawn, and share of distinct pairs up to which codes are counted
 LONG_RUN = 3  # mean length of runs from which rows are counted by run
 
-_FEW = 1 << 6  # rows of the first check: if runs are long, at least a third of the rows equal their predecessor
 _GLANCES, _GLANCE = 4, 1 << 10  # number and length of the stretches of rows that are checked for long runs
 
 
@@ -197,14 +202,12 @@ def run_starts(columns: Sequence[Array]) -> Array | None:
     >>> run_starts([words, np.arange(15, dtype=np.uint64) % 2]) is None
     True
     """
-    rows, few = columns[0].size, columns[0][:_FEW]
-    if np.count_nonzero(few[1:] == few[:-1]) * LONG_RUN < few.size - 1:  # most data fails this check and skips the next
-        return None
-    glances = range(0, rows - _GLANCE + 1, max(_GLANCE, rows // _GLANCES))
+    rows = columns[0].size
+    glances = range(0, max(0, rows - _GLANCE) + 1, max(_GLANCE, rows // _GLANCES))
     if rows < LONG_RUN or not all(_has_long_runs([column[at : at + _GLANCE] for column in columns]) for at in glances):
         return None
     starts = np.empty(rows // LONG_RUN + 1, np.int64)
-    runs = find_runs(tuple(read_only(np.ascontiguousarray(column, np.uint64)) for column in columns), starts)
+    runs = kernels.find_runs(tuple(read_only(np.ascontiguousarray(column, np.uint64)) for column in columns), starts)
     return None if runs < 0 else starts[:runs]
 
 
@@ -217,44 +220,79 @@ def _has_long_runs(columns: Sequence[Array]) -> bool:
     return bool(first.size * LONG_RUN <= keys.size and np.unique(first).size * 2 > first.size)
 
 
-def by_entry(array: pa.Array, label: Array) -> tuple[Array, Array, Array, Array] | None:
-    """The entries of a dictionary array with their counts and labels, as arrays of shape (n_items,), and its nulls.
+def by_code(arrays: Sequence[pa.Array], label: Array = _NO_LABELS) -> tuple[list[pa.Array], Array, Array]:
+    """Arrays, counts and labels of items if the rows have few pairs of codes; otherwise the rows, with empty counts.
 
-    None if it is not a dictionary array whose entries have `REPEATS` rows on average. An entry with rows of both labels
-    is an item for each. The nulls are an int64 array of shape (2,), their rows by label.
+    A pair, of the codes of two dictionary arrays or of a code and a label, may be several items.
 
     Examples
     --------
-    >>> array = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1, 1, 1, None, 0, 1]), [7, 9])
-    >>> [column.tolist() for column in by_entry(array, np.array([0, 1, 0, 1, 0, 1, 1, 1], np.uint8))]
-    [[0, 1, 1], [2, 3, 2], [1, 0, 1], [0, 1]]
+    >>> array = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1, 1, 1, None, 0, 1] * 2), [7, 9])
+    >>> [items], counts, label = by_code([array], np.array([0, 1, 0, 1, 0, 1, 1, 1] * 2, np.uint8))
+    >>> items.to_pylist(), counts.tolist(), label.tolist()
+    ([7, 9, 9, None], [4, 6, 4, 2], [1, 0, 1, 1])
     """
-    if not pa.types.is_dictionary(array.type) or len(array.dictionary) * REPEATS > len(array):
-        return None
-    codes, entries = array.indices, len(array.dictionary)
+    if not all(pa.types.is_dictionary(array.type) and len(array.dictionary) <= len(array) for array in arrays):
+        return [*arrays], NO_COUNTS, label
+    columns = [(_codes_of(array), len(array.dictionary) + 1) for array in arrays]
+    items = _count_pairs(*[*columns, (read_only(label), 2)][:2])
+    if items is None:
+        return [*arrays], NO_COUNTS, label
+    counts, *codes = items
+    entries = [
+        pa.DictionaryArray.from_arrays(pa.array(code, pa.int32(), mask=code == len(array.dictionary)), array.dictionary)
+        for array, code in zip(arrays, codes, strict=False)
+    ]
+    return entries, counts, codes[1].astype(np.uint8) if len(arrays) == 1 else label
+
+
+def _codes_of(array: pa.DictionaryArray) -> Array:
+    """The codes of an array, int32; a null has the one after those of all entries."""
+    codes = array.indices
     if codes.null_count:
-        codes = pc.fill_null(codes.cast(pa.int32()), entries)  # a null is a code of its own
-    table = np.zeros((entries + 1, 2), np.int64)
-    tally_pairs(read_only(codes.to_numpy()), read_only(label), table)
-    at, labels = np.nonzero(table[:entries])
-    return at, table[at, labels], labels.astype(np.uint8), table[entries]
+        codes = pc.fill_null(codes.cast(pa.int32()), len(array.dictionary))
+    return read_only(codes.to_numpy().astype(np.int32, copy=False))
 
 
-def by_run(columns: Sequence[Array], label: Array | None = None) -> tuple[Sequence[Array], Array, Array | None]:
-    """Keys, counts and labels of runs if runs are long; otherwise the rows unchanged, with empty counts.
+def _count_pairs(first: tuple[Array, int], second: tuple[Array, int]) -> tuple[Array, Array, Array] | None:
+    """Rows and both codes of pairs, given the codes of two columns and their numbers; None if hardly any are equal."""
+    (one, height), (two, width) = first, second
+    if _PLACES * height * width <= one.size:
+        table = np.zeros((height, width), np.int64)
+        kernels.tally_pairs(one, two, table)
+        at, other = np.nonzero(table)
+        return table[at, other], at, other
+    some = slice(None, None, max(1, one.size // _DRAWN))
+    drawn = one[some].astype(np.int64) * width + two[some]
+    fits = one.size < 1 << kernels.PAIR_BITS and height * width < 1 << (64 - kernels.PAIR_BITS)
+    if not fits or np.unique(drawn).size > _DISTINCT * drawn.size:
+        return None
+    bits = min(_TABLE_BITS, (2 * one.size).bit_length())
+    slots, rest = np.zeros(1 << bits, np.uint64), np.empty(one.size, np.uint64)
+    left = kernels.hash_pairs(one, two, width, bits, slots, rest)
+    items = slots[slots > 0]
+    pairs = np.append(items >> np.uint64(kernels.PAIR_BITS), rest[:left]).view(np.int64)
+    counts = np.append(items.view(np.int64) & ((1 << kernels.PAIR_BITS) - 1), np.ones(left, np.int64))
+    return counts, pairs // width, pairs % width
+
+
+def by_run(
+    columns: Sequence[Array], counts: Array = NO_COUNTS, label: Array | None = None
+) -> tuple[Sequence[Array], Array, Array | None]:
+    """Keys, counts and labels of runs if runs are long; otherwise the rows unchanged, and items that have counts.
 
     A run that has both labels is an item for each.
 
     Examples
     --------
     >>> label = np.array([0, 1, 0, 1, 1, *([0] * 10)], np.uint8)
-    >>> [words], counts, labels = by_run([np.repeat(np.array([7, 9, 7], np.uint64), [5, 6, 4])], label)
+    >>> [words], counts, labels = by_run([np.repeat(np.array([7, 9, 7], np.uint64), [5, 6, 4])], label=label)
     >>> words.tolist(), counts.tolist(), labels.tolist()
     ([7, 7, 9, 7], [2, 3, 6, 4], [0, 1, 0, 0])
     """
-    starts = run_starts(columns)
+    starts = None if counts.size else run_starts(columns)
     if starts is None:
-        return columns, NO_COUNTS, label
+        return columns, counts, label
     lengths = np.diff(starts, append=columns[0].size)
     if label is None:
         return [column[starts] for column in columns], lengths, None

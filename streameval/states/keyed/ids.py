@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from streameval.errors import SchemaError
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, MIX, hash_strings
+from streameval.kernels.pages import gather
 from streameval.typing import Array, view_numbers
 
 SHIFT = np.uint64(64 - (ID_BUCKETS.bit_length() - 1))
@@ -113,8 +114,11 @@ def _words(array: pa.Array, kind: str) -> tuple[Array, Array]:
         array = pa.DictionaryArray.from_arrays(coded.indices, array.dictionary.take(coded.dictionary))
     if pa.types.is_dictionary(array.type):
         first, rest = _words(array.dictionary, kind)
-        index = array.indices.to_numpy(zero_copy_only=False)
-        return first[index], rest[index]
+        codes = read_only(array.indices.to_numpy().astype(np.int32, copy=False))
+        out = np.empty((1 + rest.shape[1], codes.size), np.uint64)
+        for column, words in zip((first, *rest.T), out, strict=True):
+            gather(np.append(column, np.uint64(0)), codes, words)  # which NumPy takes three times as long for
+        return out[0], np.ascontiguousarray(out[1:].T)
     if kind == "hash":
         first, second = hash_array(array)
         return first, second.reshape(-1, 1)

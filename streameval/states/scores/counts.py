@@ -24,9 +24,9 @@ from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed.builder import SegmentBuilder, read_segments
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
-from streameval.states.keyed.hot import by_entry
+from streameval.states.keyed.hot import by_code
 from streameval.states.keyed.ids import row_nulls
-from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval, Layout
 from streameval.states.protocol import Batch, Stored, Totals, Traits, mergeable
 from streameval.states.scores.parts import (
     Ends,
@@ -43,7 +43,6 @@ from streameval.states.scores.types import (
     MissingScores,
     decode,
     enclosing,
-    numbers,
     present,
     rank_keys,
     refuse_nan,
@@ -131,30 +130,20 @@ class _ScoreBuilder:
         self._null_weights: tuple[list[float], list[float]] = ([], [])
 
     def update(self, batch: Batch) -> None:
-        array = row_nulls(batch.columns[self.spec.column])
-        items = None if self.spec.weighted else by_entry(array, batch.label)
-        if items is not None:
-            *entries, nulls = items
-            self._null_rows += nulls
-            self._add_entries(numbers(array.dictionary, self.spec.type), *entries)
-        else:
-            values, rows, missing = present(batch, self.spec.column, self.spec.type, nan=False)
-            label, weights = batch.label[rows], NO_WEIGHTS
-            self._null_rows += np.bincount(batch.label[missing], minlength=2)
-            if self.spec.weighted and batch.weight is not None:
-                weights = batch.weight[rows]
-                add_sides(batch.weight[missing], batch.label[missing], self._null_weights)
-            self._segments.add(len(values), self._encoder(values, label), weights=weights)
-        refuse_nan(self.spec.nan, self._segments.nan_seen or self._null_rows.any(), batch.name, self.spec.column)
-
-    def _add_entries(self, values: Array, at: Array, counts: Array, label: Array) -> None:
-        """Add entries of a dictionary; those that are NaN are counted at once, as they have no place in a table."""
-        values = values[at]
-        if values.dtype.kind == "f" and (nan := np.isnan(values)).any():
-            np.add.at(self._null_rows, label[nan], counts[nan])
-            values, counts, label = values[~nan], counts[~nan], label[~nan]
-        if values.size:
-            self._segments.add(values.size, self._encoder(values, label), counts=counts)
+        column, items, counts, weights = self.spec.column, batch, NO_COUNTS, NO_WEIGHTS
+        if not self.spec.weighted:
+            [array], counts, label = by_code([row_nulls(batch.columns[column])], batch.label)
+            items = Batch(label, None, {column: array})
+        counted = counts.size > 0  # items that are NaN have no place in a table
+        values, rows, missing = present(items, column, self.spec.type, nan=counted)
+        label = items.label
+        np.add.at(self._null_rows, label[missing], counts[missing] if counted else 1)
+        if items.weight is not None:
+            weights = items.weight[rows]
+            add_sides(items.weight[missing], label[missing], self._null_weights)
+        counts = counts[rows] if counted else counts
+        self._segments.add(len(values), self._encoder(values, label[rows]), weights=weights, counts=counts)
+        refuse_nan(self.spec.nan, self._segments.nan_seen or self._null_rows.any(), batch.name, column)
 
     def _encoder(self, values: Array, label: Array) -> Callable[..., int]:
         kind = self.spec.type

@@ -1,8 +1,9 @@
-"""Rows become counts: hot keys, runs of equal keys and sorted words are counted once each."""
+"""Rows become counts: hot keys, pairs of codes, runs of equal keys and sorted words are counted once each."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +61,27 @@ def test_rows_are_counted_once(
     mixed = [row[0] * MIX % 2**64 for row in rows]
     assert found == Counter((key, *row[1:words], row[2]) for key, row in zip(mixed, rows, strict=True))
     assert keyed.rows.sum() == len(rows)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.sampled_from([*range(9), None]), st.integers(0, 1))),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_pairs_of_codes_are_counted_once(rows: list[tuple[Any, ...]], bits: int, labelled: bool) -> None:
+    """Items of two codes, or of a code and a label, have all rows, whether or not all pairs have a slot."""
+    kinds = pa.string(), pa.int64()
+    arrays = [pa.array([row[i] for row in rows], kind).dictionary_encode() for i, kind in enumerate(kinds)]
+    label = np.array([row[2] for row in rows], np.uint8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hot, "_TABLE_BITS", bits)
+        patch.setattr(hot, "_DISTINCT", 1)
+        items, counts, labels = hot.by_code(arrays[:1], label) if labelled else hot.by_code(arrays)
+    columns = [*(array.to_pylist() for array in items), *([labels.tolist()] if labelled else [])]
+    found: Counter[tuple[Any, ...]] = Counter()
+    for *row, count in zip(*columns, counts.tolist(), strict=True):
+        found[tuple(row)] += count
+    assert found == Counter((row[0], row[2]) if labelled else row[:2] for row in rows)
 
 
 def test_heavy_tails_take_little_room() -> None:
