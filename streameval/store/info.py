@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,28 @@ if TYPE_CHECKING:
 _COLUMNS = ("label", "weight", "score", "cluster", "sketch", "classes", "by")
 
 
+@dataclass(frozen=True)
+class LateFacts:
+    """Late labels of a store.
+
+    Attributes
+    ----------
+    open : number of open nights
+    rows : bytes of their rows
+    statements : number of statements
+    bytes : their size
+    next_closing, closes_after : the open night that closes next, and the date after which a night closes it; None
+        without open nights
+    """
+
+    open: int
+    rows: int
+    statements: int
+    bytes: int
+    next_closing: str | None = None
+    closes_after: str | None = None
+
+
 @dataclass(frozen=True, repr=False)
 class Info(Shown):
     """The description of a store.
@@ -53,8 +75,7 @@ class Info(Shown):
     undecided : nights with undecided judgements that keep the gate closed, with the names of the rules; None likewise
     slices : size of the states in bytes, by slicing
     damaged : what is damaged in words, with the remedy: judgements, and states if verified; None if neither was found
-    late : of a store of late labels, the ``open`` nights, bytes of their ``rows``, ``statements``, and their ``bytes``;
-        of open nights, the one that closes next, and the date after which a night closes it
+    late : open nights and statements of a store of late labels; None without those
     zones : time zone of each slicing column that is a part of a time
     """
 
@@ -75,7 +96,7 @@ class Info(Shown):
     undecided: dict[str, tuple[str, ...]] | None = field(default_factory=dict)
     slices: dict[str, int] = field(default_factory=dict)
     damaged: tuple[str, ...] | None = None
-    late: dict[str, Any] = field(default_factory=dict)
+    late: LateFacts | None = None
     zones: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,11 +138,11 @@ class Info(Shown):
 
     def _late(self) -> str:
         """The late labels, in words."""
-        late = self.late
-        nights, statements = plural(late["open"], "open night"), plural(late["statements"], "statement")
-        kept = f"{nights}, rows of {size(late['rows'])}; {statements}, {size(late['bytes'])}"
-        closing = f"; {late['next_closing']} closes with a night after {late['closes_after']}" if late["open"] else ""
-        return kept + closing
+        if (late := self.late) is None:
+            return ""
+        nights, statements = plural(late.open, "open night"), plural(late.statements, "statement")
+        kept = f"{nights}, rows of {size(late.rows)}; {statements}, {size(late.bytes)}"
+        return kept + (f"; {late.next_closing} closes with a night after {late.closes_after}" if late.open else "")
 
 
 def info(context: StoreContext, *, verify: bool) -> Info:
@@ -149,14 +170,14 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         failing, undecided, damaged = None, None, (str(error), *(damaged or ()))
     slicings = [",".join(key.columns) for key in configuration.slicing.keys]
     options = {name: configuration.options[name] for name in _COLUMNS if configuration.options[name]}
-    late: dict[str, Any] = {}
+    late = None
     if configuration.late is not None:
         waiting = [entry for entry in entries if entry.state(OPEN, "")]
         nbytes = sum(state.bytes for entry in waiting for state in entry.states if state.group == OPEN)
-        late = {"open": len(waiting), "rows": nbytes, **configuration.statements.sizes}
+        late = LateFacts(len(waiting), nbytes, configuration.statements.rows, configuration.statements.bytes)
         if waiting:
             last = day_of(waiting[0].partition, "") + timedelta(open_days(configuration))
-            late |= {"next_closing": waiting[0].partition, "closes_after": str(last)}
+            late = replace(late, next_closing=waiting[0].partition, closes_after=str(last))
     return Info(
         context.location.name,
         snapshot.version,

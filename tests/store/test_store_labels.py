@@ -165,7 +165,7 @@ def test_values_say_that_they_are_of_labelled_rows(tmp_path):
     assert f"{found.labels['labelled_rows']} labelled (" in str(found)
     assert said in str(found)
     assert store.check("roc_auc[s] >= 0").notes[0].startswith("Values that use labels are of the ")
-    assert store.info().late["open"] == 2
+    assert store.info().late.open == 2
     assert store.evaluate(as_of=0).positives == 0
     assert str(store.update(labels=labels)) == "labels: none that are new"
 
@@ -362,7 +362,7 @@ def test_closed_nights_keep_their_labels_and_lose_their_ids(tmp_path):
     assert f"1 closed for late labels ({NIGHTS[0]})" in str(done[1])
     assert [entry.partition for entry in store.partitions() if entry.state(OPEN, "")] == NIGHTS[1:]
     assert own.items() <= contents(store).items()
-    statements, before = store.info().late["statements"], contents(store)
+    statements, before = store.info().late.statements, contents(store)
     store.update(labels=write_labels(tmp_path / "later.parquet", [(i, 2, 1) for i in (0, 3)]))
     assert store.remove(NIGHTS[2]).changed == (NIGHTS[0],)
     reopened = {i: 1 if i in (0, 3) else i % 2 for i in range(IDS)}
@@ -372,9 +372,9 @@ def test_closed_nights_keep_their_labels_and_lose_their_ids(tmp_path):
         labels=write_labels(tmp_path / "back.parquet", [(i, 3, i % 2) for i in (0, 3)]),
     )
     assert contents(store) == before
-    statements = store.info().late["statements"]
+    statements = store.info().late.statements
     store.vacuum(grace="0s")
-    assert 0 < store.info().late["statements"] < statements  # ids of the open nights
+    assert 0 < store.info().late.statements < statements  # ids of the open nights
     labels = write_labels(tmp_path / "more.parquet", [(IDS + 1, 1, 1)])
     with pytest.raises(LabelError, match="none of the new ids is that of a row of an open night"):
         store.update(labels=labels)
@@ -386,7 +386,7 @@ def test_closed_nights_keep_their_labels_and_lose_their_ids(tmp_path):
     with pytest.raises(DataError, match=r"is closed for late labels.*1 other partition folded"):
         store.update(tmp_path / "data")
     store.remove(NIGHTS[1:])
-    assert not store.info().late["open"]
+    assert not store.info().late.open
     assert store.evaluate().value("roc_auc") > 0
     assert store.info(verify=True).damaged == ()
 
@@ -404,9 +404,9 @@ def test_statements_that_vacuum_deleted_are_read_again(tmp_path, conflicts):
     store.update(tmp_path / "data")
     for _ in range(2):
         store.remove(NIGHTS[1])
-        before = store.info().late["statements"]
+        before = store.info().late.statements
         store.vacuum(grace="0s")
-        assert store.info().late["statements"] < before
+        assert store.info().late.statements < before
         store.update(tmp_path / "data", labels=files[::-1])
         assert own.items() <= contents(store).items()
         assert [entry.partition for entry in store.partitions() if entry.state(OPEN, "")] == ["night=2026-01-04"]
@@ -458,7 +458,7 @@ def test_a_store_opens_later_or_for_longer(tmp_path):
     store.update(data, **WHAT)
     assert store.plan("add", on="id", labels_open="1d").nights == 3  # clusters count rows without a label from now on
     assert store.add(on="id", labels_open="1d").changed == tuple(NIGHTS)
-    assert (store.info().late["open"], store.info().late["closes_after"]) == (2, "2026-01-03")
+    assert (store.info().late.open, store.info().late.closes_after) == (2, "2026-01-03")
     labels = write_labels(tmp_path / "labels.parquet", [(i, 1, i // 2 % 2) for i in range(IDS)])
     store.update(labels=labels)
     assert store.add(labels_open="9d").changed == (NIGHTS[0],)

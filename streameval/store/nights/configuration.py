@@ -112,11 +112,6 @@ class Delivered(NamedTuple):
     forgotten: Sequence[int] = ()
 
     @property
-    def sizes(self) -> dict[str, int]:
-        """The number of statements, and the size of their files."""
-        return {"statements": self.rows, "bytes": self.bytes}
-
-    @property
     def forgotten_names(self) -> list[str]:
         """The forgotten files that were not read again, whatever they hold now."""
         read = {str(name) for place, (name, *_) in enumerate(self.files) if place not in self.forgotten}
