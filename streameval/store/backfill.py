@@ -80,7 +80,7 @@ def extend_configuration(before: Configuration, given: Mapping[str, object]) -> 
                 zones = tuple(dict.fromkeys(before.zones.values()))
                 raise contradiction_error(name, value, zones, "the store has slices by times: create another store")
             options[name] = value
-        elif name == "label_time" and not own and before.options["on"]:
+        elif name == "label_time" and not own and before.statements.files:
             raise contradiction_error(name, value, own, "its labels have no times: create another store")
         elif own == option.rest or name in ("max_slices", "labels_open"):  # limits change no state
             options[name] = value

@@ -398,7 +398,7 @@ class Changing:
         Raises
         ------
         OptionError
-            If a span is malformed, or `keep` is given and a partition has no date.
+            If a span is malformed, or `keep` is given and a partition has no date, or the labels are a sample.
         StoreError
             If an update was committed meanwhile; nothing is deleted then.
         """

@@ -152,6 +152,8 @@ def vacuum(
     now, engine = time.time(), context.engine()
     oldest = now - parse_seconds(grace, "grace")
     before, configuration = context.begun()
+    if keep and configuration.design is not None:
+        raise OptionError("keep: estimates from sampled labels need exact scores; leave it out (--keep)", "keep")
     old = {entry.partition for entry in select_older(before.entries.values(), keep)} if keep else set[str]()
     snapshot = before
     if versions is not None:

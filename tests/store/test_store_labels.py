@@ -459,6 +459,7 @@ def test_a_store_opens_later_or_for_longer(tmp_path):
     assert store.plan("add", on="id", labels_open="1d").nights == 3  # clusters count rows without a label from now on
     assert store.add(on="id", labels_open="1d").changed == tuple(NIGHTS)
     assert (store.info().late.open, store.info().late.closes_after) == (2, "2026-01-03")
+    assert store.plan("add", label_time="t").nights == 0  # times may be named until labels without one arrive
     labels = write_labels(tmp_path / "labels.parquet", [(i, 1, i // 2 % 2) for i in range(IDS)])
     store.update(labels=labels)
     assert store.add(labels_open="9d").changed == (NIGHTS[0],)

@@ -137,6 +137,7 @@ def test_what_a_sample_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
         lambda: store.add(by="kind"),
         lambda: store.add(cluster="unit"),
         lambda: store.evaluate(baseline="t"),
+        lambda: store.vacuum(keep="1d"),
         lambda: store.evaluate(against="2026-01-01..2026-01-02"),
     ):
         with pytest.raises(OptionError, match=r"sampled|says how|estimates"):
