@@ -236,7 +236,11 @@ def mapped(
         The first error of the function, after two retries if a file cannot be read. All other items are cancelled.
     """
     key = key_factory()
-    nodes = [task(work.call, function, item, run)(dask_key_name=key(name, i)) for i, (_, item) in enumerate(items)]
+    with connection.errors():  # it may hold labels, which each worker gets once
+        shared = connection.client.scatter(function, broadcast=True, hash=False)
+    nodes = [
+        task(work.call, item=item, run=run)(shared, dask_key_name=key(name, i)) for i, (_, item) in enumerate(items)
+    ]
     futures = connection.submit(nodes)
     folds = [Fold(pieces, future, future, []) for (pieces, _), future in zip(items, futures, strict=True)]
     finish(connection, folds, progress)
