@@ -173,3 +173,28 @@ def find_codes(words, rest, valid, raw, first, second, codes, starts, marks, see
                 out[i] = codes[j]
                 seen[j] = True
     return out
+
+
+@jit
+def find_tags(words, starts, tags):
+    """The rows, an int64 array, that have the range and the tag of a word; repeated if several words have them.
+
+    Parameters
+    ----------
+    words : uint64 array
+    starts : uint32 array of shape (2**bits + 1,), the first row of each range of words with equal leading bits
+    tags : uint16 array, the next bits of the word of each row
+    """
+    bits = np.uint64(0)
+    while (np.int64(1) << np.int64(bits)) < starts.size - 1:
+        bits += np.uint64(1)
+    rows, count = np.empty(64 + words.size, np.int64), 0
+    for i in range(words.size):
+        place, tag = np.int64(words[i] >> (np.uint64(64) - bits)), np.uint16((words[i] << bits) >> np.uint64(48))
+        for row in range(starts[place], starts[place + 1]):
+            if tags[row] == tag:
+                if count == rows.size:
+                    rows = np.append(rows, np.empty_like(rows))
+                rows[count] = row
+                count += 1
+    return rows[:count]

@@ -20,6 +20,7 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.lookup import ABSENT as ABSENT
 from streameval.kernels.lookup import IdTable as IdTable
 from streameval.kernels.lookup import find_codes as find_codes
+from streameval.kernels.lookup import find_tags
 from streameval.kernels.lookup import order_words as order_words
 from streameval.kernels.lookup import scramble_words as scramble_words
 from streameval.states.keyed.ids import hash_array, row_nulls
@@ -146,11 +147,21 @@ class Ids(NamedTuple):
     valid: Array
     raw: bool
 
+    @property
+    def scrambled(self) -> Array:
+        """The first words, which look random."""
+        return scramble_words(read_only(self.first)) if self.raw else self.first
+
     def codes(self, table: IdTable, seen: Array) -> Array:
         """The code of each row's id in a table, `ABSENT` if it lacks it; sets `seen` for the ids that occur."""
         words = map(read_only, (self.first, self.second))
         codes: Array = find_codes(*words, self.valid, self.raw, *map(read_only, table), seen)
         return codes
+
+
+def find_candidates(ids: IdTable, starts: Array, tags: Array) -> Array:
+    """The rows, an ascending int64 array, that may have one of the ids; `starts` and `tags` as in `find_tags`."""
+    return np.unique(find_tags(*map(read_only, (ids.first, starts, tags))))
 
 
 def read_ids(batch: pa.RecordBatch, columns: Sequence[IdColumn]) -> Ids:

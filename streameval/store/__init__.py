@@ -24,8 +24,9 @@ The modules, from the bottom up:
 - ``nights``: ``partitions`` (find new and changed data), ``configuration`` (columns, policies and key types),
   ``fold`` (partitions to states, in this process or on a cluster), ``merge`` (states to an evaluation), ``slices``
   (stored slices, and filters that they answer), ``results`` (cached), ``history``, ``gate`` (select the nights to
-  judge, and store the judgements), ``diagnosis`` (unusual facts of a night), ``statements`` (of late labels), ``late``
-  (their deliveries), ``open_nights`` (rows that wait for labels), ``maturity`` (metrics by the age of labels);
+  judge, and store the judgements), ``diagnosis`` (unusual facts of a night), ``statements`` (of late labels),
+  ``open_rows`` (rows that wait for labels), ``open_nights`` (when they close), ``maturity`` (metrics by the age of
+  labels);
 - ``context`` (the parts of a store), and what verbs share: ``backfill``, ``delivery`` (late labels of an update),
   ``vacuum``, ``evaluate``, ``attribution`` and ``info`` (descriptions and forecasts);
 - ``changing`` and ``store``: the verbs.

@@ -31,11 +31,8 @@ from streameval.store.files.location import check_apart, check_empty, check_file
 from streameval.store.nights.configuration import KEPT, Configuration, plain_options
 from streameval.store.nights.fold import Night, find_types, fold_partitions
 from streameval.store.nights.merge import labels_of
-from streameval.store.nights.open_nights import (
-    OPEN,
-    find_ahead,
-    newest_day,
-)
+from streameval.store.nights.open_nights import find_ahead, newest_day
+from streameval.store.nights.open_rows import OPEN
 from streameval.store.nights.partitions import Changes, compare_partitions, discover, select_entries
 from streameval.store.vacuum import bound_scores, vacuum
 from streameval.wording import few, plural, visible
@@ -153,7 +150,7 @@ class Changing:
             Labelled rows are rarely a random sample: if they were drawn, name inverse probabilities as ``weight``.
             Values of young nights are provisional: see `maturity`, and ``mature`` of `check`. A full dump with
             corrections in place needs ``label_time``, or ``label_conflicts="latest"``; rows that it lacks are not
-            withdrawn. An open night keeps its rows, and 8 bytes of an integer id or 12 of the hash of another one:
+            withdrawn. An open night keeps its rows, and 11 bytes of an integer id or 15 of the hash of another one:
             hashes of ids that can be guessed are pseudonyms only. If more than a third of a night is labelled,
             `replace` with a label column takes as long.
         allow_unmatched : bool

@@ -17,7 +17,7 @@ from streameval.store.files.published import StateFiles
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.judgements import Judgements
 from streameval.store.nights.merge import Nights, PrefixMerge, columns_kept
-from streameval.store.nights.open_nights import OPEN
+from streameval.store.nights.open_rows import OPEN
 from streameval.store.nights.results import MetricSeries, ResultCache
 
 if TYPE_CHECKING:

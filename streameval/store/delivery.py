@@ -26,15 +26,8 @@ from streameval.store.nights.configuration import NO_IDS
 from streameval.store.nights.fold import Folding, Night, check_written, map_on_workers
 from streameval.store.nights.maturity import Aging
 from streameval.store.nights.merge import Nights
-from streameval.store.nights.open_nights import (
-    OPEN,
-    WORDS,
-    OpenNight,
-    close_night,
-    find_closing,
-    find_reopening,
-    newest_day,
-)
+from streameval.store.nights.open_nights import close_night, find_closing, find_reopening, newest_day
+from streameval.store.nights.open_rows import OPEN, WORDS, OpenNight
 from streameval.store.nights.statements import (
     Statements,
     have_ids,
@@ -178,8 +171,10 @@ def _touch(
 ) -> tuple[Array, Entry | None]:
     """The new ids that a night has, and the night with its new labels unless it is one of the `nights` just folded."""
     night = OpenNight.read(entry, folding.files)
-    seen = night.find(ids, cast("LateLabels", folding.late))
-    return seen, folding.relabel(night, engine) if seen.any() and entry.partition not in nights else None
+    if entry.partition in nights:
+        return night.has(ids), None
+    seen, rows = night.find(ids)
+    return seen, folding.relabel(night.add(rows), engine) if seen.any() else None
 
 
 def labels_error(why: str, delivery: Delivery) -> LabelError:
@@ -210,11 +205,13 @@ def reopen_nights(context: StoreContext, configuration: Configuration, entries: 
         return {}
     engine = context.engine()
     with engine.progress, context.files.undone() as files:
-        folding = Folding(configuration, files, False, read_labels(configuration, files))
+        labels = read_labels(configuration, files)
+        folding = Folding(configuration, files, False, labels)
         alone = replace(engine, threads=1)
 
         def relabel(entry: Entry) -> Entry:
-            return folding.relabel(OpenNight.read(entry, files), alone)
+            night = OpenNight.read(entry, files)
+            return folding.relabel(night.add(night.find(labels.table)[1]), alone)
 
         return {entry.partition: entry for entry in engine.each(relabel, reopened, "night")}
 

@@ -19,7 +19,8 @@ from streameval.cli import main
 from streameval.errors import DataError, FormatError, LabelError, NullError, OptionError
 from streameval.store import delivery
 from streameval.store.files.published import content_of
-from streameval.store.nights.open_nights import OPEN
+from streameval.store.nights import open_rows
+from streameval.store.nights.open_rows import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,6 +104,8 @@ def test_any_order_of_nights_and_labels_gives_the_states_of_the_joined_files(del
     what = WHAT | {"classes": "k"}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivery, "FAN", 2 if merging else 8)
+        for name, rows in (("SEGMENT", 10), ("BATCH", 4)) if merging else ():
+            patch.setattr(open_rows, name, rows)
         where, store = Path(folder), Store(Path(folder, "store"), threads=1)
         first = next(step for step in order if isinstance(step, str))
         store.update(write_night(first, where / "data"), **what, **LATE)
@@ -431,7 +434,9 @@ def test_damage_and_bad_rows_are_named(tmp_path):
     store.update(labels=write_labels(tmp_path / "a.parquet", [(1, 1, 1)]), allow_unmatched=True)
     more = write_labels(tmp_path / "b.parquet", [(i, 2, 1) for i in range(IDS)])
     run, words = store._context.begun()[1].statements.runs[0], "late labels cannot be read"
-    files = {store.partitions()[0].state(OPEN, of).file: f"{NIGHTS[0]}: .*replace" for of in ("", "ids")} | {run: words}
+    files = {
+        store.partitions()[0].state(OPEN, of).file: f"{NIGHTS[0]}: .*replace" for of in ("", "ids", "labelled")
+    } | {run: words}
     for name, words in files.items():
         path = tmp_path / "store" / "states" / name
         sound = path.read_bytes()

@@ -24,9 +24,11 @@ import math
 import re
 import tempfile
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
+from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -37,7 +39,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from streameval.errors import FormatError, SpillError, StoreError
-from streameval.saving import make_folder, publish, unfinished
+from streameval.saving import make_folder, publish, sync, unfinished
 from streameval.scan import READ_ERRORS, reason, remedied
 from streameval.states import codec
 from streameval.states.grouped.spec import GroupedSpec
@@ -47,6 +49,8 @@ from streameval.states.scores.histogram import HistogramSpec
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
     from typing import Self
+
+    from _typeshed import ReadableBuffer
 
     from streameval.budget import Budget
     from streameval.states.protocol import State, StoredSpec
@@ -61,6 +65,8 @@ if TYPE_CHECKING:
 
 CHUNK = 16 << 20  # bytes sent at a time
 SUFFIX = ".parquet"
+_SYNCED = 16  # files whose bytes are waited for together
+DAMAGED = "its bytes are not those that were written (damaged, truncated or exchanged)"
 _NAME = re.compile(rf"([0-9a-f]{{64}})-[0-9a-f]{{16}}{re.escape(SUFFIX)}")
 
 
@@ -70,6 +76,19 @@ class _Transaction:
 
     names: list[str] = field(default_factory=list)
     unwanted: bool = False
+
+
+class _HashedFile(BufferedWriter):
+    """A new file that is hashed as it is written."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(FileIO(path, "wb"))
+        self.digest = hashlib.sha256()
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write bytes."""
+        self.digest.update(data)
+        return super().write(data)
 
 
 class PublishedFiles:
@@ -98,12 +117,17 @@ class PublishedFiles:
     def undone(self) -> Iterator[Self]:
         """The same files; those published through the yielded object are deleted if the block fails.
 
-        A full disk needs their room. Files that other processes publish are left for vacuum.
+        A full disk needs their room. They are on the disk when the block ends, for which many wait together. Files that
+        other processes publish are there at once; they are left for vacuum.
         """
         files, transaction = copy(self), _Transaction()
         files.transaction = transaction
         try:
             yield files
+            if self.location.local and transaction.names:
+                with self._writing(), ThreadPoolExecutor(_SYNCED) as pool:
+                    list(pool.map(sync, [self.location.child(name).path for name in transaction.names]))
+                    sync(self.location.path)
         except BaseException:
             transaction.unwanted = True  # other threads may be about to publish
             with suppress(*READ_ERRORS):
@@ -120,28 +144,35 @@ class PublishedFiles:
         """
         transaction = self.transaction
         folder = Path(self.location.path if self.location.local else tempfile.gettempdir())
-        try:
+        with self._writing():
             if self.location.local:
                 make_folder(folder)
             with unfinished(folder / f".{uuid.uuid4().hex}.part") as part:
-                with part.open("wb") as sink:
+                with _HashedFile(part) as sink:
                     write(sink)
-                with part.open("rb") as written:
-                    digest = hashlib.file_digest(written, "sha256").hexdigest()
-                name, size = f"{digest}-{uuid.uuid4().hex[:16]}{SUFFIX}", part.stat().st_size
+                name, size = f"{sink.digest.hexdigest()}-{uuid.uuid4().hex[:16]}{SUFFIX}", part.stat().st_size
                 self._rename(part, name)
                 if transaction is not None:
                     transaction.names.append(name)
                     if transaction.unwanted:
                         self.delete([name])
+        return name, size
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise StoreError(
                 f"{self.location.name}: cannot be written: {reason(error)}; nothing was committed"
             ) from error
-        return name, size
 
-    def load(self, name: str) -> pa.Buffer:
-        """The bytes of a file, mapped into memory on a local disk.
+    def __getstate__(self) -> dict[str, object]:
+        """Without the transaction, which is of this process."""
+        return self.__dict__ | {"transaction": None}
+
+    def load(self, name: str, *, verified: bool = True) -> pa.Buffer:
+        """The bytes of a file, mapped into memory on a local disk; the caller may verify parts of them instead.
 
         Raises
         ------
@@ -149,8 +180,9 @@ class PublishedFiles:
             If the bytes differ from those published, or `name` is not the name of a published file.
         """
         digest = content_of(name)
-        if hashlib.sha256(data := self._bytes(name)).hexdigest() != digest:
-            raise FormatError("its bytes are not those that were written (damaged, truncated or exchanged)")
+        data = self._bytes(name)
+        if verified and hashlib.sha256(data).hexdigest() != digest:
+            raise FormatError(DAMAGED)
         return data
 
     def sound(self, name: str) -> bool:
@@ -192,6 +224,9 @@ class PublishedFiles:
     def _rename(self, part: Path, name: str) -> None:
         """Give a complete file its name."""
         where = self.location.child(name)
+        if where.local and self.transaction is not None:
+            part.replace(where.path)
+            return
         if where.local:
             publish(part, Path(where.path), sought=False)
             return

@@ -339,6 +339,16 @@ class Configuration:
 
     def only(self, due: frozenset[tuple[str, str]]) -> Configuration:
         """That of some states of a night, whose rows may lack weights and slices that were added later."""
+        if due not in self._narrowed:
+            self._narrowed[due] = self._only(due)
+        return self._narrowed[due]
+
+    @cached_property
+    def _narrowed(self) -> dict[frozenset[tuple[str, str]], Configuration]:
+        """The results of `only`, as most nights have the same states."""
+        return {}
+
+    def _only(self, due: frozenset[tuple[str, str]]) -> Configuration:
         groups = {group for group, _ in due}
         sliced_by = {group.partition(".by ")[2] for group in groups}
         options = self.options | select_slicings(self.options, lambda columns: ",".join(columns) in sliced_by)

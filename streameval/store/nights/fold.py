@@ -28,7 +28,7 @@ from streameval.scan.derived import SlicingColumn
 from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts, missing_scores
 from streameval.store.nights.merge import finalize_nights
-from streameval.store.nights.open_nights import ROW, labels_for, write_rows
+from streameval.store.nights.open_rows import ROW, labels_for, write_rows
 from streameval.store.nights.partitions import fingerprint, is_same
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from streameval.states.late import LateLabels
     from streameval.store.files.published import StateFiles
     from streameval.store.nights.configuration import Configuration
-    from streameval.store.nights.open_nights import OpenNight
+    from streameval.store.nights.open_rows import OpenNight
     from streameval.store.nights.partitions import Partition
 
     _Planned = tuple[Partition, scan.Scan]  # a partition and its scan
@@ -330,7 +330,7 @@ class Folding:
         configuration, name = self.configuration, night.entry.partition
         columns = configuration.columns
         stored = [*columns, *configuration.slicing.sources]
-        table = night.labelled(cast("LateLabels", self.late), stored, self.files, every=every)
+        table = night.labelled_rows(cast("LateLabels", self.late), stored, every=every)
         columns = [name for name in columns if name in table.column_names or isinstance(name, SlicingColumn)]
         planned = scan.plan(table, [*columns, ROW], threads=1)
         pieces = tuple(replace(piece, partition=name, origin=name, name=name) for piece in planned.pieces)

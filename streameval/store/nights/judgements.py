@@ -22,7 +22,7 @@ from streameval.results import Judgement
 from streameval.rules import LIVE, Rule
 from streameval.store.files.delta import RowTable, data_files
 from streameval.store.files.published import PublishedFiles
-from streameval.store.nights.open_nights import OPEN
+from streameval.store.nights.open_rows import OPEN
 from streameval.store.nights.results import key_of
 from streameval.wording import canonical, few
 

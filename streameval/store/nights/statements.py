@@ -21,7 +21,8 @@ from streameval.evaluation.labels.statements import join_codes, label_type, reso
 from streameval.scan import READ_ERRORS, reason
 from streameval.states.late import ABSENT, WITHDRAWN, IdColumn, IdTable, LateLabels, find_codes
 from streameval.store.nights.configuration import Delivered
-from streameval.store.nights.open_nights import OPEN, OpenNight, newest_day, open_days
+from streameval.store.nights.open_nights import newest_day, open_days
+from streameval.store.nights.open_rows import OPEN, OpenNight
 from streameval.store.nights.partitions import day_of
 
 if TYPE_CHECKING:
@@ -178,10 +179,6 @@ class LabelsByAge:
     def _ids(self) -> IdTable:
         return table_of(self.every, self.configuration)
 
-    @cached_property
-    def _labels(self) -> LateLabels:
-        return self._resolve(self.every)
-
     def _resolve(self, statements: Statements) -> LateLabels:
         return resolve_all(statements, cast("LateSource", self.configuration.late), self.configuration)[0]
 
@@ -196,7 +193,7 @@ class LabelsByAge:
 
     def of_night(self, night: OpenNight) -> Statements:
         """The statements about rows of an open night."""
-        return self.every.only(np.flatnonzero(have_ids(self.every, self._ids, night.find(self._ids, self._labels))))
+        return self.every.only(np.flatnonzero(have_ids(self.every, self._ids, night.has(self._ids))))
 
     def resolve(self, own: Statements, name: str, ages: Sequence[int]) -> list[LateLabels]:
         """The labels of a night, from its own statements up to each age; those of equal statements are one object."""
@@ -228,14 +225,11 @@ def find_unused(entries: Sequence[Entry], configuration: Configuration, files: P
     is_old = every.nights < newest_day(entry.partition for entry in entries) - open_days(configuration)
     if not is_old.any():
         return None
-    ids, labels = (
-        table_of(every.only(np.flatnonzero(is_old)), configuration),
-        resolve_all(every, cast("LateSource", configuration.late), configuration)[0],
-    )
+    ids = table_of(every.only(np.flatnonzero(is_old)), configuration)
     recent = table_of(every.only(np.flatnonzero(~is_old)), configuration)
     used = _find(recent, ids) != ABSENT
     for entry in entries:
-        used |= OpenNight.read(entry, files).find(ids, labels) if entry.state(OPEN, "") else False
+        used |= OpenNight.read(entry, files).has(ids) if entry.state(OPEN, "") else False
     kept = np.flatnonzero(~have_ids(every, ids, ~used))
     return every.only(kept) if kept.size < every.first.size else None
 
