@@ -396,7 +396,9 @@ def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
     if there:
         lines.append(f"next: streameval diagnose {name} --partition {shell([there[-1]])}")
     elif not found.passed:
-        lines.append(f"next: streameval update {name} DATA")
+        unfolded = [one.partition for one in found.judgements if one.rule == "folded" and not one.passed]
+        accept = f", or {_accepting(name, unfolded[-1])}" if unfolded else ""
+        lines.append(f"next: streameval update {name} DATA{accept}")
     return lines
 
 
@@ -421,6 +423,11 @@ def diagnose(store: Store, to: Output, with_all: bool = False, **asked: Any) -> 
     )
 
 
+def _accepting(name: str, night: str) -> str:
+    """The command that accepts the failures of a night."""
+    return f"streameval check {name} --accept {shell([night])} --reason '…'"
+
+
 _MOST_FACTS = 10
 
 
@@ -428,8 +435,8 @@ def _diagnosis_parts(store: Store, one: Diagnosis, most: int | None) -> list[Ren
     """A diagnosis with at most `most` facts, and the remedy."""
     from streameval.rules import LIVE, Rule
 
-    name, night = shell([store.name]), shell([one.partition])
-    accept = f"streameval check {name} --accept {night} --reason '…'"
+    name = shell([store.name])
+    accept = _accepting(name, one.partition)
     live = one.fails and all(rule.text and Rule.read(rule.text).metric in LIVE for rule in one.rules)
     lasting = f"{f'fold newer nights (streameval update {name} DATA)' if live else 'replace or remove the night'}, or "
     remedy = f"next: {lasting * bool(one.fails)}{accept}"

@@ -101,14 +101,14 @@ def why_unreadable(name: str, error: BaseException) -> str:
     "it is an ORC file, not Parquet; give evaluate(pyarrow.dataset.dataset('scores.orc', format='orc'), …)"
     """
     detail = reason(error)
-    kind, remedy = _other_format(name) if "magic bytes" in detail else ("", "")
+    kind, remedy = other_format(name) if "magic bytes" in detail else ("", "")
     return f"it is {kind}, not Parquet; {remedy}" if kind else detail
 
 
-def _other_format(name: str) -> tuple[str, str]:
+def other_format(name: str) -> tuple[str, str]:
     """The format that the ending of a file's name stands for, and how to read it; empty if it is unknown.
 
-    >>> _other_format("scores.csv")[0], _other_format("scores.parquet")
+    >>> other_format("scores.csv")[0], other_format("scores.parquet")
     ('a CSV file', ('', ''))
     """
     ending = name.rpartition(".")[2].lower()

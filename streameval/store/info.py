@@ -166,7 +166,8 @@ def info(context: StoreContext, *, verify: bool) -> Info:
     undecided: dict[str, tuple[str, ...]] | None
     try:
         log = context.judgements(snapshot)
-        failing, undecided = log.failing(entries), log.failing(entries, "undecided")
+        unfolded = {one.partition: (one.rule,) for one in log.unfolded(entries) if one.accepted is None}
+        failing, undecided = log.failing(entries) | unfolded, log.failing(entries, "undecided")
     except StoreError as error:  # everything else is still told
         failing, undecided, damaged = None, None, (str(error), *(damaged or ()))
     slicings = [",".join(key.columns) for key in configuration.slicing.keys]

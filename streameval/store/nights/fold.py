@@ -192,7 +192,7 @@ def _plan(partition: Partition, configuration: Configuration, threads: int, *, s
 
 def _unreadable_error(files: Sequence[tuple[str, str]]) -> CorruptFileError:
     """The error for unreadable files."""
-    whys = {name: why if "cannot be read" in why else f"cannot be read: {why}" for name, why in files}
+    whys = {name: why if "cannot be read" in why else f"cannot be read: {why.removesuffix('.')}" for name, why in files}
     listed = "; ".join(f"{name}: {cause(why)}" for name, why in whys.items())
     them = "it" if len(files) == 1 else "them"
     foreign = all("not Parquet;" in why for why in whys.values())  # these say what reads them

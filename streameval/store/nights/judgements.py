@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streameval.errors import DataError, StoreError
+from streameval.errors import CorruptFileError, DataError, StoreError
 from streameval.results import Judgement
 from streameval.rules import LIVE, Rule
+from streameval.scan.faults import other_format
 from streameval.store.files.delta import RowTable, data_files
 from streameval.store.files.published import PublishedFiles
 from streameval.store.nights.open_rows import OPEN
@@ -135,6 +136,11 @@ class Judgements:
         name = next((name for name, rule in own if canonical(rule.metric) == metric), None)
         return tuple(night.get(name) for night in judged) if name is not None else ()
 
+    def edges(self, rule: str, entries: Iterable[Entry]) -> tuple[float, ...]:
+        """The edges of PSI by which a rule first judged nights, also earlier folds of them; empty if it has not."""
+        judged = (one for entry in entries for one in self._by_night.get(entry.partition, {}).values())
+        return next((one.edges for one in judged if one.rule == rule and one.edges), ())
+
     def unfolded(self, entries: Iterable[Entry]) -> list[Judgement]:
         """Failures to fold nights that the store lacks since, or of which it has an earlier fold."""
         folds = {entry.partition: digests(entry)["", ""] for entry in entries}
@@ -142,8 +148,10 @@ class Judgements:
         return [one for one in recorded if one is not None]
 
     def record_unfolded(self, errors: Mapping[str, DataError], entries: Mapping[str, Entry]) -> None:
-        """Record that nights could not be folded."""
+        """Record that nights could not be folded; a file of another format, such as a CSV file, is no night."""
         for name, error in errors.items():
+            if isinstance(error, CorruptFileError) and other_format(name)[0]:
+                continue
             digest = digests(entries[name])["", ""] if name in entries else ""
             why = f"cannot be folded: {error}"
             self.add(

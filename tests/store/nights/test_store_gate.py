@@ -572,11 +572,17 @@ def test_a_night_that_cannot_be_folded_closes_the_gate(tmp_path, data):
         unlabelled(night, data)
     with pytest.raises(DataError, match="2 partitions cannot be folded"):
         store.update(data)
+    (tmp_path / "late.csv").write_text("label,score_lr")
+    with pytest.raises(DataError, match=r"late\.csv: cannot be read: it is a CSV file"):
+        store.update(tmp_path / "late.csv")  # leaves no failure behind
+    assert store.info().failing == dict.fromkeys((NIGHTS[2], NIGHTS[4]), ("folded",))
     failed = {(one.partition, one.rule): one.reason for one in store.check(rules).judgements if not one.passed}
     assert {*failed} == {(NIGHTS[2], "folded"), (NIGHTS[4], "folded"), (NIGHTS[2], "missing == 0")}
     assert "has nulls" in failed[NIGHTS[4], "folded"]
     assert failed[NIGHTS[2], "missing == 0"] == "no 2026-01-04, 2026-01-05"
-    assert run("check", store.name, "--rule", FLOOR).exit_code == 3
+    shown = run("check", store.name, "--rule", FLOOR)
+    assert shown.exit_code == 3
+    assert f"DATA, or streameval check {store.name} --accept {NIGHTS[4]} --reason '…'" in shown.stdout
     for night in NIGHTS[2:4]:
         (land(night, data) / "part-0.parquet").touch()
     shutil.rmtree(data / NIGHTS[4])
