@@ -36,6 +36,8 @@ def plan_labels(
     budget: int = 1000,
     pos_label: bool | int | float | str | None = None,
     where: Any = None,
+    delta_version: int | None = None,
+    snapshot: int | None = None,
     memory: int | str | None = None,
     spill: str | os.PathLike[str] | None = None,
     threads: int | None = None,
@@ -59,7 +61,7 @@ def plan_labels(
         Column of the pilot in `data`: labels of a uniform sample of rows, null for all others.
     budget : int
         Number of labels; exceeded where strata need the least number.
-    pos_label, where, memory, spill, threads, progress
+    pos_label, where, delta_version, snapshot, memory, spill, threads, progress
         See `streameval.evaluate`.
 
     Returns
@@ -90,6 +92,7 @@ def plan_labels(
     given = {name: value for name, value in locals().items() if name not in ("data", "progress")}
     options = checked(given | {"pilot": pilot if pilot is None else os.fspath(pilot)}, "plan_labels")
     run: dict[str, Any] = {"memory": memory, "spill": spill, "threads": threads, "progress": progress}
+    version = {"delta_version": delta_version, "snapshot": snapshot}
     test = None if where is None else Where.of(getattr(options["where"], "value", options["where"]))
     columns = list(dict.fromkeys((IdName(id), score, *(test.columns if test else ()))))
     if pilot is not None:
@@ -101,16 +104,16 @@ def plan_labels(
         snapshot, configuration = context.begun()
         nights = Nights([*snapshot.entries.values()], configuration, context.compaction)
         drawn = _pilot_of(nights, context, score, options["for_"])
-        scanned = configuration.widen_columns(scan.plan(data, columns, threads=drawn.engine.budget.threads))
-        return drawn.plan(scanned, test, id, budget, options)
-    named = {"label": label, "pos_label": pos_label, "where": where, "score": score, "nan": "drop"}
-    request = Request.checked(run | named | {"metrics": for_, "sampled_by": "uniform"})
-    files = Files.requested(data, request)
-    with files.engine.progress:
-        [wanted], folded = files.states(request)
-        drawn = Pilot.of(files.engine, wanted, folded.states[wanted.spec])
-    scanned = scan.plan(data, columns, threads=files.engine.budget.threads)
-    return drawn.plan(scanned, test, id, budget, options)
+    else:
+        named = {"label": label, "pos_label": pos_label, "where": where, "score": score, "nan": "drop"} | version
+        request = Request.checked(run | named | {"metrics": for_, "sampled_by": "uniform"})
+        files = Files.requested(data, request)
+        with files.engine.progress:
+            [wanted], folded = files.states(request)
+            drawn = Pilot.of(files.engine, wanted, folded.states[wanted.spec])
+    scanned = scan.plan(data, columns, where=test, threads=drawn.engine.budget.threads, **version)
+    widened = scanned if pilot is None else configuration.widen_columns(scanned)
+    return drawn.plan(widened, test, id, budget, options)
 
 
 def _pilot_of(nights: Nights, context: StoreContext, score: str, metrics: Sequence[str]) -> Pilot:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from streameval import Store, evaluate, plan_labels
 from streameval.errors import LabelError, NullError, OptionError
@@ -67,7 +68,7 @@ def test_planned_labels_are_read_back_and_narrow_the_interval() -> None:
 
 
 def test_a_store_is_a_pilot(tmp_path: Path) -> None:
-    """Its nights give the plan of their data; other rows have strata of other sizes; its design must be uniform."""
+    """Its nights give the plan of their data, here a Delta version; other rows have strata of other sizes."""
     data = pilot()
     how: dict[str, Any] = {"id": "id", "score": "s", "for_": PURPOSE, "budget": 600}
     for night in range(3):
@@ -78,6 +79,12 @@ def test_a_store_is_a_pilot(tmp_path: Path) -> None:
     store.update(tmp_path / "data", score="s", sampled_by="uniform")
     plan, own = plan_labels(data, pilot=store.name, **how), plan_labels(data, **how)
     assert plan.ids.equals(own.ids)
+    for rows in (data, data.slice(0, 5)):
+        write_deltalake(str(tmp_path / "table"), rows, mode="overwrite")
+    assert all(
+        plan_labels(tmp_path / "table", delta_version=0, pilot=one, **how).ids.equals(own.ids)
+        for one in (store.name, None)
+    )
     assert (plan.strata, plan.half_width) == (own.strata, own.half_width)
     new = data.slice(0, 6000).select(["id", "s"])
     part = plan_labels(new, pilot=store.name, **how)
