@@ -215,7 +215,7 @@ def compared(rng: np.random.Generator, sizes: np.ndarray, shift: float = 0.0) ->
     counts = [np.unique(side, return_counts=True) for side in (one, other)]
     ks, w1, psi, edges = distances(counts[0], counts[1])
     drift = Drift("s", one.size, other.size, ks, w1, psi, edges=edges)
-    return with_error(drift, table, against, BINS[:-1], "campaign"), one, other
+    return with_error(drift, table, against, (BINS[:-1], BINS[1:]), "campaign"), one, other
 
 
 def report_drift(draws: int) -> bool:

@@ -367,13 +367,14 @@ def _deciles(shares: Array) -> Array:
     return np.unique(np.searchsorted(shares, np.arange(1, 10) / 10 - 1e-12))
 
 
-def draws(table: Array, against: Array, widths: Array) -> tuple[Array, Array, Array]:
+def draws(table: Array, against: Array, widths: Array, cuts: Array) -> tuple[Array, Array, Array]:
     """KS, W1 and PSI without drift, arrays of shape (1000,).
 
     Parameters
     ----------
     table, against : int64 arrays of shape (n_bins, n_blocks), rows of both sides by bin, ascending, and block
     widths : float64 array of shape (n_bins,), from each bin to the next one; 0 for the last
+    cuts : int64 array, ascending, how many bins are up to each edge of PSI
     """
     there = (table.sum(axis=0) + against.sum(axis=0)) > 0
     left = []
@@ -384,31 +385,31 @@ def draws(table: Array, against: Array, widths: Array) -> tuple[Array, Array, Ar
     blocks = apart.shape[1]
     normal = np.random.default_rng(0).normal(size=(blocks, _DRAWS)) * math.sqrt((blocks - 1) / blocks)
     drawn = (apart - apart.mean(axis=1, keepdims=True)) @ normal
-    reference = np.cumsum(against.sum(axis=1)) / max(1, against.sum())
-    cuts = _deciles(reference)
-    steps = np.diff(drawn[cuts], axis=0, prepend=0.0, append=0.0)
-    shares = np.diff(np.concatenate(([0.0], reference[cuts], [1.0])))
+    reference = np.insert(np.cumsum(against.sum(axis=1)) / max(1, against.sum()), 0, 0.0)
+    steps = np.diff(np.insert(drawn, 0, 0.0, axis=0)[cuts], axis=0, prepend=0.0, append=0.0)
+    shares = np.diff(reference[cuts], prepend=0.0, append=1.0)
     some = shares > 0
     psi = (np.square(steps[some]) / shares[some][:, None]).sum(axis=0)
     return np.abs(drawn).max(axis=0), widths @ np.abs(drawn), psi
 
 
-def with_error(drift: Drift, table: Array, against: Array, scores: Array, unit: str) -> Drift:
+def with_error(drift: Drift, table: Array, against: Array, scores: tuple[Array, Array], unit: str) -> Drift:
     """Add the sampling error to a drift.
 
     Parameters
     ----------
     drift : the values
     table, against : see `draws`
-    scores : float64 array of shape (n_bins,), a score of each bin
+    scores : float64 arrays of shape (n_bins,), the lowest and the highest score of each bin
     unit : what the blocks hold
     """
     units = min(effective_units(side.sum(axis=0)) for side in (table, against))
     facts = vars(drift) | {"unit": unit, "effective_units": units}
     if units < LEAST_DRIFT_UNITS:
         return Drift(**facts | {"reason": f"{units:.3g} effective units, {LEAST_DRIFT_UNITS} are needed"})
-    widths = np.diff(scores, append=scores[-1:])
-    ks, w1, psi = draws(table, against, np.where(np.isfinite(widths), widths, 0.0))
+    middle = scores[0] / 2 + scores[1] / 2
+    widths, cuts = np.diff(middle, append=middle[-1:]), np.searchsorted(scores[0], drift.edges, "right")
+    ks, w1, psi = draws(table, against, np.where(np.isfinite(widths), widths, 0.0), np.unique(cuts))
     for name, value, drawn in (("ks", drift.ks, ks), ("w1", drift.w1, w1)):
         facts[f"{name}_lower"] = max(0.0, value - float(np.quantile(drawn, _DRIFT_LEVEL)))
         facts[f"{name}_p"] = (1 + int((drawn >= value).sum())) / (_DRAWS + 1)

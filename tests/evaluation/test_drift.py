@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +75,7 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     with pytest.raises(MissingInputError, match="drift: night=2026-01-06 has no rows"):
         drift(tmp_path / "data", score="s", since="2026-01-06", against="2026-01-05")
     pq.write_table(table, tmp_path / "undated.parquet")
-    with pytest.raises(OptionError, match=r"undated\.parquet: has no date .* leave it out of the data"):
+    with pytest.raises(OptionError, match=r"undated\.parquet: has no date .* leave it out, or move it to"):
         drift([tmp_path / "data", tmp_path / "undated.parquet"], score="s", against="2026-01-01")
     with pytest.raises(OptionError, match="drift compares nights by the dates"):
         drift(table, score="s", against="2026-02-01")
@@ -99,6 +100,10 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     assert early.reason.startswith("undecided: 1 night to compare with, 3 are needed")
     with pytest.raises(OptionError, match="drift: "):
         store.drift("t", against="2026-01-01")
+    late = [tmp_path / "data" / night for night in nights]
+    shutil.copy(late[1] / "a.parquet", late[0] / "a.parquet")
+    store.replace(late)  # both nights that were judged: the edges stay
+    assert store.check(rules[2]).judgements[-1].edges == newest.edges
     store.vacuum(keep="2d")
     with pytest.raises(DataError, match=r"turned the exact scores s of .*-01, .*-03 into bins; compare nights that"):
         store.drift("s", since="2026-01-05", against="2026-01-01..2026-01-04")

@@ -74,7 +74,8 @@ def drift_of(nights: Nights, against: Nights, engine: Engine, score: str, edges:
         states.append((side.merged(engine, request), side.names))
     drift = _exact(engine, score, states, unit, edges)
     if blocks is None:
-        remedy = "compare its files (drift DATA --unit)" if nights.configuration.design else "add --unit COLUMN"
+        remedy = "compare its files (drift DATA --unit)"
+        remedy = remedy if nights.configuration.design else "add the unit to the store (add STORE DATA --unit COLUMN)"
         return replace(drift, reason=f"the store keeps no blocks of units: {remedy}")
     if lacking := [name for side in (nights, against) for name in side.lacking(blocks.group, blocks.of)]:
         return replace(
@@ -142,7 +143,7 @@ def _dated(data: object) -> list[tuple[object, str, str]]:
             raise OptionError("drift compares nights by the dates of their folders or files, which tables have not")
         if not date_of(night):
             why = f"{date_problem(night)} in its folder or name, by which drift tells nights"
-            raise OptionError(f"{name}: has {why}; leave it out of the data")
+            raise OptionError(f"{name}: has {why}; leave it out, or move it to night=2026-01-31")
     return inputs
 
 
@@ -189,8 +190,7 @@ def _with_blocks(drift: Drift, one: BlockCounts, other: BlockCounts) -> Drift:
         table = np.zeros(together.table.shape[:2], np.int64)
         table[np.searchsorted(together.prefixes, state.prefixes)] = state.table.sum(axis=-1)
         tables.append(table)
-    low, high = together.scores
-    return with_error(drift, tables[0], tables[1], low / 2 + high / 2, str(drift.unit))
+    return with_error(drift, tables[0], tables[1], together.scores, str(drift.unit))
 
 
 def _blocks(state: State) -> BlockCounts:

@@ -413,7 +413,8 @@ class Gate:
         if why := inexact(stored.of(entry, *usual), score_request(stored.configuration, of)[0]):
             return undecided(rule, nan, len(usual), why)
         try:
-            drift = drift_of(night, others, self.nightly.engine, of, nights.edges(at))
+            edges = self.log.edges(rule.name, self.entries[max(nights.accepted(at), default=-1) + 1 :])
+            drift = drift_of(night, others, self.nightly.engine, of, edges)
         except DataError as error:
             return judge(rule, Scalar.undefined(rule.metric, str(error)))
         result = replace(Scalar.certain(rule.metric, getattr(drift, kind)), ci_reason=drift.reason)

@@ -102,11 +102,6 @@ class RuleNights:
             + [True]
         )
 
-    def edges(self, at: int) -> tuple[float, ...]:
-        """The edges of PSI by which the rule judges the night at a place; empty before its first judgement."""
-        known = map(self.judged, self.entries[max(self.accepted(at), default=-1) + 1 :])
-        return next((one.edges for one in known if one is not None and one.edges), ())
-
     def resumes(self, at: int, there: int) -> str:
         """When judging resumes after the night at a place, with `there` counted nights before it; empty if it does."""
         missing = ENOUGH - there
@@ -223,7 +218,7 @@ def judge_usual(
     judgements = {}
     for at, (name, one) in enumerate(defined.items()):
         there = ~np.isnan(series.values[:-1, at]) & ~np.isnan(squares[:-1, at])
-        usual, past = np.flatnonzero(there & behind[:-1])[-BASELINE:], np.flatnonzero(there)[-PAST:]
+        usual, past = np.flatnonzero(there & np.array(behind[:-1], bool))[-BASELINE:], np.flatnonzero(there)[-PAST:]
         if one.ci_reason and math.isnan(squares[-1, at]):
             judgements[name] = undecided(rule, one.value, int(usual.size), f"no interval: {one.ci_reason}")
         elif usual.size < ENOUGH or (rule.always and past.size < PAST):
