@@ -549,6 +549,7 @@ def plot_purity_by_size(
     rows: Any = ax.twinx()
     rows.bar(at, curve.counts, color="#D9D9D9", width=0.8)
     rows.set_ylabel("Rows (bars)")
+    canvas.plain_numbers(rows.yaxis)
     rows.margins(y=0.08)
     ax.set_zorder(rows.get_zorder() + 1)
     ax.patch.set_visible(False)
@@ -622,7 +623,6 @@ def plot_worst_clusters(
     plot_lift(curve.x, curve.y, curve.area, of=curve.of, exact=curve.exact, ax=ax, truncate=shown)
     highest = float(curve.y[curve.x <= shown].max(initial=shown))
     ax.set_ylim(0, min(1.0, 1.25 * highest))
-    arrange(canvas.figure_of(ax), ax, shown, "lower right")
     listed = []
     for i, (cluster, (x, y)) in enumerate(zip(worst, places, strict=True), 1):
         ax.plot(x, y, color=canvas.RED, marker="o", markersize=5, zorder=5, clip_on=False)
@@ -632,6 +632,7 @@ def plot_worst_clusters(
         ax.annotate(str(i), (x, y), side, textcoords="offset points", **look)
         listed.append(f"{i}  {_id(cluster['cluster'])}: {cluster['rows']:,} rows, {cluster['positives']:,} positive")
     ax.annotate("\n".join(listed), (1.02, 1.0), xycoords="axes fraction", fontsize=7, va="top", linespacing=1.5)
+    arrange(canvas.figure_of(ax), ax, shown, "lower right")  # in what the list leaves of the figure
     return canvas.finish(ax, path)
 
 
@@ -645,4 +646,4 @@ def _place(curve: Curve, size: int) -> tuple[float, float]:
 def _id(value: object) -> str:
     """A cluster's id, shortened if it is long."""
     text = value.hex() if isinstance(value, bytes) else str(value)
-    return text if len(text) <= 16 else f"{text[:15]}…"
+    return text if len(text) <= 20 else f"{text[:19]}…"

@@ -101,11 +101,13 @@ class Row:
     name : texts of the leftmost cells, which name the row
     cells : the other cells
     about : the meaning of the row, shown at the right if there is room, else below its name
+    why : a sentence on the row, shown below all of its cells
     """
 
     name: tuple[str, ...]
     cells: tuple[Cell, ...]
     about: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True)

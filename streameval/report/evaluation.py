@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import count, zip_longest
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from streameval.report import pictures
@@ -13,6 +13,7 @@ from streameval.report.nights import rules_passed, rules_section
 from streameval.report.pictures import bands_said, curve_figures
 from streameval.report.terminal import by_slicing, label_counts, rests, rows_said
 from streameval.report.values import (
+    classes_said,
     coarser_said,
     compared,
     difference_table,
@@ -66,7 +67,7 @@ def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], so
             slices = [sorted(row, key=lambda one: one.of != new) for row in slices]
         if len(slices) > 1:
             blocks += pictures.slices(plain, by, slices, f"slices-{i}")
-        blocks.append(_slice_table(by, slices, whole, meanings))
+        blocks += _slice_tables(by, slices, whole, meanings)
         blocks += [Text(f"{said}.", "note") for said in zones_said(by, source)]
         if differences := rests(results, by):
             note = _more(len(differences) - MOST)
@@ -79,24 +80,26 @@ def _more(left: int) -> str:
     return f"--out FILE.csv (or .parquet, .json) has {plural(left, 'more difference')}." if left > 0 else ""
 
 
-def _slice_table(
+def _slice_tables(
     by: str,
     slices: Sequence[Sequence[Scalar]],
     whole: Mapping[tuple[str, str | None], Scalar],
     meanings: Mapping[str, Meaning],
-) -> Table:
+) -> list[Block]:
     """One row per slice, in the slices' own order, such as that of hours, or sorted by harm.
 
-    The harm of a slice is its shortfall against the value of all rows, times its number of rows. If the first metric
-    has no better end, slices are sorted by rows. If there are more slices than a page can hold, it shows those with the
-    most rows and says how many are not shown.
+    There is a table for each column if one would be too wide. The harm of a slice is its shortfall against the value of
+    all rows, times its number of rows. If the first metric has no better end, slices are sorted by rows. If there are
+    more slices than a page can hold, it shows those with the most rows and says how many are not shown.
     """
     first = slices[0]
     shown = sorted(slices, key=_rows, reverse=True)[:MOST]
     ends = any(result.ci_lower is not None for row in shown for result in row)
-    columns = _columns(first, _WIDE_ENDS if ends else _WIDE)
-    notes = []
-    leading = first[columns[0]]
+    most, notes, leading = _WIDE_ENDS if ends else _WIDE, [], first[0]
+    by_column: dict[str | None, list[int]]
+    by_column = {one.of: [i for i, other in enumerate(first) if other.of == one.of][:most] for one in first}
+    if len(first) <= most:
+        by_column = {"": list(range(len(first)))}
     better = meanings[leading.metric].better if leading.metric in meanings else None
     if order := own_order([row[0].slice or {} for row in shown]):
         shown = [shown[i] for i in order]
@@ -105,7 +108,7 @@ def _slice_table(
 
         def harm(row: Sequence[Scalar]) -> float:
             """Lowest of all without a value."""
-            result = row[columns[0]]
+            result = row[0]
             if result.value != result.value:
                 return float("-inf")
             return 0.0 if base is None else sign * (base.value - result.value) * result.rows
@@ -114,35 +117,35 @@ def _slice_table(
         what = f"{leading.metric} of {leading.of}" if leading.of else leading.metric
         notes.append(f"Sorted by cost: rows × the shortfall of {what} from the value of all rows.")
     if len(slices) > len(shown):
-        left = f"{plural(len(slices) - len(shown), 'slice')} not shown: --out FILE.csv (or .parquet, .json) has all."
-        notes.append(f"The {len(shown)} slices with the most rows; {left}")
-    if len(first) > len(columns):
-        notes.append(f"--out FILE.csv has {plural(len(first) - len(columns), 'more value')} of each slice.")
-    counts = [digits(row[i].value for row in shown) for i in columns]
-    cut = next((i for i, result in enumerate(first) if result.cut_share is not None), None)
+        hidden = f"{plural(len(slices) - len(shown), 'slice')} not shown: --out FILE.csv (or .parquet, .json) has all."
+        notes.append(f"The {len(shown)} slices with the most rows; {hidden}")
+    if left := len(first) - sum(map(len, by_column.values())):
+        notes.append(f"--out FILE.csv has {plural(left, 'more value')} of each slice.")
+    tables = [_slice_table(f"{of} by {by}" if of else f"By {by}", shown, at, meanings) for of, at in by_column.items()]
+    return [*tables, *[Text(" ".join(notes), "note")] * bool(notes)]
+
+
+def _slice_table(
+    caption: str, shown: Sequence[Sequence[Scalar]], at: Sequence[int], meanings: Mapping[str, Meaning]
+) -> Table:
+    """One row per slice, with the values at some places."""
+    first = shown[0]
+    counts = [digits(row[i].value for row in shown) for i in at]
+    cut = next((i for i in at if first[i].cut_share is not None), None)
     rows = []
     for name, row in zip(slice_cells([row[0].slice for row in shown]), shown, strict=True):
         cells = [Cell(f"{size:,}", order=size) for size in (_rows(row), max(r.positives or 0 for r in row))]
         if cut is not None:
             share = row[cut].cut_share or 0.0
             cells.append(Cell(f"{share:.1%}", order=share))
-        cells += [value_cell(row[i], places) for i, places in zip(columns, counts, strict=True)]
+        cells += [value_cell(row[i], places) for i, places in zip(at, counts, strict=True)]
         rows.append(Row(name, tuple(cells)))
     heads = [*map(Head, first[0].slice or ()), Head("rows", number=True), Head("positive", number=True)]
     heads += [] if cut is None else [Head("cut", number=True, about=_CUT, note=first[cut].of or "")]
-    for result in (first[i] for i in columns):
+    for result in (first[i] for i in at):
         about = meanings[result.metric].line if result.metric in meanings else ""
         heads.append(Head(result.metric, number=True, about=about, note=result.of or ""))
-    return Table(f"By {by}", tuple(heads), tuple(rows), " ".join(notes))
-
-
-def _columns(first: Sequence[Scalar], most: int) -> list[int]:
-    """Indices of the at most `most` values in a table: the first metric of every column, then further ones."""
-    columns: dict[str | None, list[int]] = {}
-    for i, result in enumerate(first):
-        columns.setdefault(result.of, []).append(i)
-    by_rank = [i for indices in zip_longest(*columns.values()) for i in indices if i is not None][:most]
-    return by_rank if len(columns) > 1 else sorted(by_rank)
+    return Table(caption, tuple(heads), tuple(rows))
 
 
 def _rows(row: Sequence[Scalar]) -> int:
@@ -212,7 +215,7 @@ def evaluation_page(evaluation: Found, evidence: Evidence) -> Page:
         slice_section(evaluation.results, meanings, evidence.source),
         costs_section(evidence.attributions),
         *evidence.more,
-        rules_section(evidence.judgements),
+        rules_section(evidence.judgements, evidence.source),
         read_section(evaluation, evidence.source, _notes(evaluation), label_counts(evaluation)),
     )
     return Page(
@@ -266,7 +269,12 @@ def _lead(
         kind = meaning.family if meaning else ""
         if firsts.setdefault(kind, result.metric) == result.metric:
             kinds.setdefault(kind, {})[result.of or ""] = result
-    sentences = [values_said(by_of, meanings.get(firsts[kind])) for kind, by_of in kinds.items() if kind != "sketch"]
+    sentences = [
+        said(by_of, meanings.get(firsts[kind]))
+        for kind, by_of in kinds.items()
+        for said in (classes_said if any(one.label_class for one in by_of.values()) else values_said,)
+        if kind != "sketch"
+    ]
     if not sentences:
         said = "These are quantiles alone: nothing was compared with labels." if values else "No metric was computed."
         return [Text(said, "lead")]

@@ -81,30 +81,15 @@ def rules_passed(judgements: Sequence[Judgement]) -> list[Text]:
     return [Text("The rule passes." if count == 1 else f"All {count} rules pass.", "lead")] if judgements else []
 
 
-def rules_section(judgements: Sequence[Judgement]) -> Section:
+def rules_section(judgements: Sequence[Judgement], source: Source) -> Section:
     """Every rule with its value and outcome."""
-    table = _rules_table(judgements, {"rule": lambda one: one.rule}, {})
-    return Section("rules", "Rules", (table,) if judgements else ())
+    return Section("rules", "Rules", (_rules_table(judgements, source.data),) if judgements else ())
 
 
-def _night_rules(judgements: Sequence[Judgement]) -> Table:
-    """The outcome of each rule in each night."""
-    names = {"night": lambda one: one.partition, "rule": lambda one: one.rule}
-    return _rules_table(judgements, names, {"usual": lambda one: _judged(one.usual) if one.usual == one.usual else ""})
+def _rules_table(judgements: Sequence[Judgement], data: Sequence[str] = (), *, with_night: bool = False) -> Table:
+    """The outcomes of rules, each with its reason below; a column in which no rule has anything to say is dropped.
 
-
-def _rules_table(
-    judgements: Sequence[Judgement],
-    names: Mapping[str, Callable[[Judgement], str]],
-    more: Mapping[str, Callable[[Judgement], str]],
-) -> Table:
-    """The outcomes of rules; a column in which no rule has anything to say is dropped.
-
-    Parameters
-    ----------
-    judgements : the rows
-    names : the columns that name a row, with their texts
-    more : further columns of numbers, after the value
+    Reasons are cut as `travelling` does.
     """
     rows = []
     for one in judgements:
@@ -114,15 +99,19 @@ def _rules_table(
             Cell(one.word, mark=_MARKS.get(one.word, "unclear")),
             Cell(one.text if one.text != one.rule else ""),
             Cell(_judged(one.value), interval, order=order(one.value)),
-            *(Cell(text(one)) for text in more.values()),
-            Cell(f"accepted: {one.accepted}" if one.accepted else one.reason),
+            Cell(_usual(one)),
         )
-        rows.append((tuple(text(one) for text in names.values()), cells))
-    numbers = (Head(name, number=True) for name in ("value", *more))
-    heads = (Head("outcome"), Head("definition"), *numbers, Head("why"))
-    used = [any(cells[i].text for _, cells in rows) for i in range(len(heads))]
-    shown = tuple(Row(name, tuple(compress(cells, used))) for name, cells in rows)
-    return Table("Outcomes of rules", (*map(Head, names), *compress(heads, used)), shown)
+        why = ", ".join(filter(None, (travelling(one.reason, data), one.accepted and f"accepted: {one.accepted}")))
+        rows.append(((one.partition, one.rule)[not with_night :], cells, why))
+    heads = (Head("outcome"), Head("definition"), Head("value", number=True), Head("usual", number=True))
+    used = [any(cells[i].text for _, cells, _ in rows) for i in range(len(heads))]
+    shown = tuple(Row(name, tuple(compress(cells, used)), why=why) for name, cells, why in rows)
+    names = (Head("night"), Head("rule"))[not with_night :]
+    return Table("Outcomes of rules", (*names, *compress(heads, used)), shown)
+
+
+def _usual(one: Judgement) -> str:
+    return f"{_judged(one.usual)} ({plural(one.nights, 'night')})" if one.usual == one.usual else ""
 
 
 def _judged(value: float) -> str:
@@ -152,7 +141,7 @@ def nights_section(
     for i, (metric, lines) in enumerate(series.items()):
         blocks += pictures.nights(f"{metric} per night", names, lines, failed, f"nights-{i}")
     if judgements:
-        blocks.append(_night_rules(judgements))
+        blocks.append(_rules_table(judgements, with_night=True))
     blocks.append(_table(names, series, failing, incomplete))
     return Section("nights", "Nights", tuple(blocks))
 
@@ -167,7 +156,7 @@ def _table(
     for i, name in enumerate(names):
         wrong = [f"fails {few(list(failing[name]))}"] if name in failing else []
         wrong += ["incomplete"] if name in incomplete else []
-        size = max((line[i].rows for _, _, line in columns), default=0)
+        size = max((line[i].rows for _, of, line in columns if not of.endswith("cumulative")), default=0)
         values = (value_cell(line[i], count) for (_, _, line), count in zip(columns, counts, strict=True))
         state = Cell("; ".join(wrong) or "ok", mark="failed" if wrong else "passed")
         rows.append(Row((name,), (state, Cell(f"{size:,}", order=size), *values)))
@@ -181,6 +170,7 @@ def check_page(
     judgements: Sequence[Judgement],
     recent: Sequence[Judgement],
     odd: Sequence[str],
+    notes: Sequence[str],
     source: Source,
 ) -> Page:
     """The page of a check: which nights fail, by which rules.
@@ -189,25 +179,28 @@ def check_page(
     ----------
     night, nights : the newest night that it covers, and their number
     judgements, recent : its judgements, and those of the last nights, in order
-    odd : other unusual facts, in words
+    odd, notes : other unusual facts, and notes on the rules, in words
     source : where they come from
     """
     failing = list(dict.fromkeys(one.partition for one in judgements if not one.passed))
+    absent = {one.partition for one in judgements if one.rule in ("folded", "present")}
+    nights += len(absent.difference(one.partition for one in judgements if one.rule not in ("folded", "present")))
     if failing:
         verb = "fail" if len(failing) > 1 else "fails"
         lead = f"{len(failing):,} of {plural(nights, 'night')} {verb}: {joined_few(failing, _FAILED)}."
         newest = [one for one in judgements if one.partition == failing[-1] and not one.passed]
         more = [f"and {len(newest) - _NAMED} more"] * (len(newest) > _NAMED)
         lead += f" In {failing[-1]}, {'; '.join([*map(_finding, newest[:_NAMED]), *more])}."
+        lead = travelling(lead, source.data)
     else:
         judged = {one.partition for one in (*recent, *judgements)}
         lead = f"{night} passes." if judged == {night} else f"No judged night fails, up to {night}."
-    notes = [Text(f"Unusual: {'; '.join(odd)}.")] if odd else []
-    rules: tuple[Block, ...] = (_night_rules(judgements),) if judgements else ()
+    below = [*[f"Unusual: {'; '.join(odd)}."] * bool(odd), *notes]
+    rules: tuple[Block, ...] = (_rules_table(judgements, source.data, with_night=True),) if judgements else ()
     return Page(
         f"Check of {last_part(source.data[0]) if source.data else 'a store'}",
         plural(nights, "night"),
-        (Text(lead, "lead"), *notes),
+        (Text(lead, "lead"), *map(Text, below)),
         (Section("rules", "Rules", (*rules, *_recent(recent))), _read(source)),
     )
 
@@ -278,16 +271,17 @@ def history_page(
     windows : see `window_lines`, for a single series
     source : where the values come from
     """
-    title = ", ".join(lines if len(series) > 1 else series)
+    several = len(series) > 1
+    title = ", ".join(lines if several else series)
     figures: list[Block] = []
     for i, (metric, values) in enumerate(lines.items()):
-        heading = metric if len(series) > 1 else title
-        figures += pictures.nights(heading, names, {**values, **windows}, failed, f"history-{i}")
+        drawn = {name: line for name, line in values.items() if not (several and name.endswith(" cumulative"))}
+        figures += pictures.nights(metric if several else title, names, {**drawn, **windows}, failed, f"history-{i}")
     table = _table(names, lines, dict.fromkeys(failed, ("a rule",)), incomplete)
     lead = [" ".join(_values_said(name, names, values) for name, values in list(series.items())[:_SAID])]
     lead += [f"{plural(len(failed), 'night')} {'fail' if len(failed) > 1 else 'fails'} a rule."] if failed else []
-    drawn = [result for values in lines.values() for line in values.values() for result in line]
-    sampled = sampling_said(drawn, store=True)
+    results = [result for values in lines.values() for line in values.values() for result in line]
+    sampled = sampling_said(results, store=True)
     notes = [Text(sampled, "note")] if sampled else []
     return Page(
         f"{title}, night by night",

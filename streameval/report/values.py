@@ -148,7 +148,7 @@ def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:
     notes = []
     if result.ci_lower is not None and result.ci_upper is not None:
         notes.append(f"{number(result.ci_lower, count)} to {number(result.ci_upper, count)}")
-    if result.threshold is not None and "=" in result.metric:
+    if result.threshold is not None and ("=" in result.metric or result.slice):  # those of all rows have a table
         notes.append(f"from {result.threshold:.5g}")
     if not result.exact and result.lower == result.lower and result.upper == result.upper:
         fine = digits((result.lower, result.upper), count, 9)
@@ -425,6 +425,17 @@ def values_said(results: Mapping[str, Scalar], meaning: Meaning | None) -> str:
     against += f" and {more} more" if more > 0 else ""
     names = joined([name, *level])
     return f"{names} {'have' if level else 'has'} the best {metric.removeprefix('the ')}, {best}, against {against}."
+
+
+def classes_said(results: Mapping[str, Scalar], meaning: Meaning | None) -> str:
+    """A sentence on the mean of one metric over classes, and one on the worst class."""
+    mean = results["macro"]
+    said = values_said({f"{mean.groups or 0:,} classes on average": mean}, meaning)
+    own = [one for one in results.values() if one.groups is None and one.value == one.value]
+    if meaning is None or meaning.better is None or len(own) < 2:
+        return said
+    worst = (min if meaning.better == "higher" else max)(own, key=lambda one: one.value)
+    return f"{said} The worst is class {worst.label_class}, {number(worst.value, digits(one.value for one in own))}."
 
 
 def differences_said(differences: Sequence[Scalar]) -> list[str]:

@@ -158,9 +158,9 @@ def test_long_names_of_slices_and_scores_are_told_apart(tab: Tab, pages: dict[st
     assert "against" not in tab.run(f"{table}.tHead.innerText")
     assert tab.run(f"{table}.scrollWidth - {table}.closest('.scroll').clientWidth") <= 0
     tab.open(pages["intervals"])
-    table = "[...document.querySelectorAll('table')].find(e => e.caption.innerText === 'By source')"
-    assert tab.run(f"{table}.tHead.rows[0].cells.length") == 9
-    assert tab.run(f"{table}.scrollWidth - {table}.closest('.scroll').clientWidth") <= 0
+    tables = "[...document.querySelectorAll('table')].filter(e => e.caption.innerText.endsWith(' by source'))"
+    assert tab.run(f"{tables}.length") == 2
+    assert tab.run(f"Math.max(...{tables}.map(e => e.scrollWidth - e.closest('.scroll').clientWidth))") <= 0
 
 
 @pytest.mark.parametrize("name", PAGES)

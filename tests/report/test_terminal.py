@@ -70,6 +70,10 @@ COMMANDS = [
     "history store --metric roc_auc",
     "check store --rule 'roc_auc >= 0.99' --since 2026-01-01 --again",
     "info store",
+    "show store --last 2",
+    "diagnose store --partition night=2026-01-09",
+    "drift data --score score_lr --since 2026-01-14 --against 2026-01-13 --unit campaign",
+    "churn data --cluster cluster_loose --from cluster_tight --unit campaign",
 ]
 WIDTHS = (500, 100, 80, 60)
 WALK = """import fcntl, json, shlex, struct, sys, termios

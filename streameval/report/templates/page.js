@@ -20,9 +20,10 @@
         const falling = head.getAttribute("aria-sort") === "descending" ? 1 : -1;
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", falling < 0 ? "descending" : "ascending");
-        const rows = [...body.rows];
-        rows.sort((a, b) => falling * compare(order(a, column), order(b, column)));
-        body.append(...rows);
+        const below = (row) => (row.nextElementSibling?.className === "why" ? [row.nextElementSibling] : []);
+        const rows = [...body.rows].filter((row) => row.className !== "why").map((row) => [row, ...below(row)]);
+        rows.sort(([a], [b]) => falling * compare(order(a, column), order(b, column)));
+        body.append(...rows.flat());
       });
     });
   }

@@ -131,7 +131,7 @@ class Check(Shown, Saved):
         from streameval.report.elements import html_of
         from streameval.report.nights import check_page
 
-        facts = self.partition, self.nights, self.judgements, self.recent, self.odd
+        facts = self.partition, self.nights, self.judgements, self.recent, self.odd, self.notes
         return html_of(check_page(*facts, self.source))
 
     def exports(self) -> Mapping[str, Callable[[], str]]:
@@ -313,9 +313,9 @@ class Gate:
         level = rule.level is not None and not rule.always
         if rule.slices and (rule.than is not None or rule.slices == EVERY or level):
             raise OptionError(
-                f"{rule.text!r}: slices of a night are named by column and judged one column at a time, by their "
-                "values or together for a year: always @95%, or leave out the level; the files of a night take "
-                "this rule: streameval evaluate"
+                f"{rule.text!r}: a store judges the slices of one column, named in braces, by their values or for a "
+                "year: leave out the level, or end in always @95%; streameval evaluate takes this rule for the files "
+                "of a night"
             )
         columns = self.nightly.configuration.readable
         if rule.metric in DRIFTS:

@@ -263,8 +263,10 @@ def _html(series: Sequence[History]) -> str:
     lines: dict[str, dict[str, list[Scalar]]] = {first.metric: first.spans()}
     if len(series) > 1:
         lines = {one.metric: {} for one in series}
-        for one, column, nights in zip(series, columns, values, strict=True):
-            lines[one.metric][column] = nights
+        for one, column in zip(series, columns, strict=True):
+            spans = one.spans()
+            lines[one.metric][column] = spans.pop("per night")
+            lines[one.metric] |= {f"{column} {span}": results for span, results in spans.items()}
     names = [point.partition for point in first.points]
     incomplete = [point.partition for point in first.points if point.incomplete]
     failed = [name for name in names if name in first.failing]
