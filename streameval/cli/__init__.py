@@ -97,11 +97,15 @@ def metrics(pattern: str | None = None, **asked: object) -> None:
     PATTERN is a name, a glob, a family, or a subject such as ranking.
     """
     from streameval.metrics.catalogue import entries
+    from streameval.metrics.selection import meant_by
+    from streameval.wording import nearest
 
     to = Output.take(asked)
     matches = list(entries(pattern))
     if not matches:
-        raise OptionError(f"no metric is named {pattern!r}; list all with: streameval metrics")
+        near = meant_by(str(pattern)) or nearest(str(pattern), [entry.name for entry in entries(None)])
+        meant = f"did you mean {near}? " if near else ""
+        raise OptionError(f"no metric is named {pattern!r}; {meant}list all with: streameval metrics")
 
     def shown() -> RenderableType:
         names = ("metric", "family", "computed", "range", "better", "meaning", "source")

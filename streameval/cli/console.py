@@ -402,16 +402,27 @@ def _spell(error: StreamevalError, params: Sequence[click.Parameter]) -> str:
     text, alone = str(error), error.arguments if isinstance(error, OptionError) else ()
     value = "" if isinstance(error, OptionError) else r"(?![^\s'\"]*/)"  # not in a path such as label=1/a.parquet
     for param in params:
-        text = _with_option(text, param, value, r"|\b" if param.name in alone else "")
+        text = _with_option(text, param, value, param.name in alone)
     return text
 
 
-def _with_option(text: str, param: click.Parameter, value: str, alone: str) -> str:
-    """Replace an argument by its option: ``memory=0`` becomes ``--memory 0``, ``approx=True`` becomes ``--approx``."""
+def _with_option(text: str, param: click.Parameter, value: str, alone: bool) -> str:
+    """Replace an argument by its option: ``memory=0`` becomes ``--memory 0``, ``approx=True`` becomes ``--approx``.
+
+    A name that stands `alone` is replaced in what the message is about, later only before its hint: it may be a word.
+    """
     option = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
     flag = r"=True\b|" if getattr(param, "is_flag", False) else ""
-    named = re.compile(rf"(?<!\S){param.name}(?:{flag}=(?!\S)|(=){value}{alone})")
-    if not named.search(text):
+    about = next(re.finditer(r"[:;] |$", text)).start()
+    shown = ""
+    for part, bare in ((text[:about], r"|\b"), (text[about:], rf"|\b(?= \({option}\))")):
+        named = rf"(?<!\S){param.name}(?:{flag}=(?!\S)|(=){value}{bare * alone})"
+        shown += re.sub(named, lambda given: f"{option} " if given[1] else option, part)
+    if shown == text:
         return text
-    text = named.sub(lambda found: f"{option} " if found[1] else option, text)
-    return re.sub(rf" \({option}(?: \w+)?\)", "", text)  # drop the hint in brackets, which repeats the option
+    # drop the hint in brackets if it repeats the option
+    return re.sub(
+        rf" \({option}(?: (\w+))?\)",
+        lambda hint: hint[0] * (f"{option} '{hint[1]}'" not in shown if hint[1] else 0),
+        shown,
+    )

@@ -95,7 +95,8 @@ class Resampling:
         bins = options["resample_bins"]
         if level is None and bins != honoured("evaluate")["resample_bins"].rest:
             raise OptionError(
-                f"resample_bins={bins!r} would change nothing without intervals: set ci, unit or baseline (--ci)",
+                f"resample_bins={bins!r} would change nothing without intervals: set ci, unit or baseline (--ci, "
+                "--unit, --baseline)",
                 "resample_bins",
             )
         return cls(level, unit, baselines, None if bins == "exact" else int(bins), rest)

@@ -54,6 +54,17 @@ _MEANT = {  # names of other libraries, without spaces, hyphens, underscores and
 }
 
 
+def meant_by(name: str) -> str:
+    """What the name of a metric elsewhere stands for here; empty if it is not known.
+
+    Examples
+    --------
+    >>> meant_by("AUC"), meant_by("x")
+    ('roc_auc', '')
+    """
+    return _MEANT.get(re.sub(r"[\s_-]|score$", "", name.lower()), "")
+
+
 @dataclass(frozen=True)
 class Selection:
     """The requested metrics, and their options.
@@ -141,7 +152,7 @@ class Selection:
 
     def _refuse(self, pattern: str) -> None:
         """Raise `OptionError` for a pattern that matches no metric, with what was likely meant."""
-        meant = _MEANT.get(re.sub(r"[\s_-]|score$", "", pattern.lower()), "")
+        meant = meant_by(pattern)
         name = pattern if not meant or " " in meant or self._is_known(meant) else meant
         for family, remedy in _INPUTS.items():
             others = ("score", family) if family == "sample" else (family,)

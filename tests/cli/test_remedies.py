@@ -423,7 +423,7 @@ COMMANDS = [
     ("attribute one --cluster id --classes campaign --aul-threshold 2", "name a column of labels", "+ --label label"),
     ("attribute one --cluster id --classes campaign --nan drop", "the slicing column", "+ --by country --score score"),
     ("attribute one --cluster id --classes campaign --examples-per 2", "name one (--examples)", "+ --examples word"),
-    ("attribute one --score score --by country --changed-from id", "without a --cluster", "+ --cluster campaign"),
+    ("attribute one --score score --by country --changed-from id", "without clusters: name", "+ --cluster campaign"),
     ("attribute one --score score --by score", "--by 'score=0.2,0.5'", "attribute one --score score --by score=.2,.5"),
     ("churn one --cluster id --from campaign --ci", "without a unit", "+ --unit user"),
     ("sketch one --column score --label label", "need --by-label; add it", "+ --by-label"),
@@ -444,7 +444,7 @@ COMMANDS = [
     ("evaluate one --score score --labels labels.parquet --on id --labels-as-of 2027-01-01", "(--label-time)",
      "+ --label-time seen"),
     ("evaluate one --score score --labels labels.parquet --on user=id", "(--allow-unmatched)", "+ --allow-unmatched"),
-    ("evaluate one --score score --resample-bins 64", "set ci, unit or baseline (--ci)", "+ --unit user"),
+    ("evaluate one --score score --resample-bins 64", "or baseline (--ci, --unit, --baseline)", "+ --unit user"),
     ("evaluate one --score score --against rest", "name the slicing column (--by)", "+ --by country"),
     ("evaluate one --score score --baseline score", "name one (--score)", "+ --score other"),
     ("evaluate one --metric roc_auc", "name a score or a cluster column", "+ --score score"),
@@ -478,6 +478,51 @@ COMMANDS = [
     ("add s", "name the column or the metric to add (--score", "+ --score other"),
     ("remove s", "or a column (--column)", "+ --column id"),
     ("evaluate s --last 2 --unit user", "or add it to the store (add --unit)", "add s --unit user; again"),
+    ("evaluate one --score score --threads 2 --scheduler tcp://x:1", "give one of them",
+     "evaluate one --score score --threads 2"),
+    ("evaluate one --score score --passes 2", "set --approx-agc", "+ --approx-agc"),
+    ("evaluate one --score score --by country --timezone UTC", "(--by 'hour(sent_at)')", "+ --by 'hour(sent)'"),
+    ("evaluate one --score score --metric quantiles", "name one (--sketch)", "+ --sketch score"),
+    ("evaluate one --score score --sampled-by size", "name their column with --unit", "+ --unit user"),
+    ("evaluate one --score score --sampled-by strata=country --unit user", "leave out --unit",
+     "evaluate one --score score --sampled-by strata=country"),
+    ("evaluate one --score score --sampled-by uniform --nan half", "choose --nan 'drop'", "+ --nan drop"),
+    ("evaluate one --score score --sampled-by uniform --unlabelled drop", "leave it out",
+     "evaluate one --score score --sampled-by uniform"),
+    ("evaluate one --score score --unit user,id --by country", "or name one --unit", "+ --unit user"),
+    ("evaluate one --score score --mean-over user --unit id", "leave out --unit",
+     "evaluate one --score score --mean-over user"),
+    ("evaluate one --score gap --score score --common-rows --nan half", "choose one of them",
+     "evaluate one --score gap --score score --nan half"),
+    ("evaluate one --cluster id --classes campaign --classes-sampled uniform --nulls singleton", "(--nulls drop)",
+     "+ --nulls drop"),
+    ("evaluate one --cluster id --classes campaign --classes-sampled uniform --clusters-sampled uniform",
+     "(--classes-sampled COLUMN --clusters-sampled COLUMN)",
+     "evaluate one --cluster id --classes campaign --classes-sampled sure --clusters-sampled certain"),
+    ("evaluate one --score score --labels labels.parquet --on id --weight label", "another column for --weight",
+     "evaluate one --score score --labels labels.parquet --on id --weight user"),
+    ("evaluate one --score score --labels labels.parquet --on id --by label", "out of where (--where) and by (--by)",
+     "evaluate one --score score --labels labels.parquet --on id"),
+    ("evaluate one --score score --at f1=0.5", "or threshold=X", "evaluate one --score score --at threshold=0.5"),
+    ("attribute one --cluster id --classes campaign --changed-from user", "one column at a time",
+     "attribute one --cluster id --changed-from user"),
+    ("attribute s --cluster id --label label --where \"country = 'a'\"", "name the data for --where",
+     "attribute data --cluster id --label label --where \"country = 'a'\""),
+    ("plan-labels one --id user --score score --for f1_max", "such as precision@threshold=0.8",
+     "plan-labels one --id key --score score --for precision@threshold=0.2"),
+    ("drift one --score score --against 2026-01-01", "or move it to night=2026-01-31",
+     "drift data --score score --against 2026-01-01"),
+    ("update s --labels labels.parquet", "(add --on)", "add s data --on id; again"),
+    ("maturity s --metric roc_auc", "(add --on)", "add s data --on id; update s --labels labels.parquet; again"),
+    ("update new data --score score --labels-open 30d", "name their column (--on)", "+ --on id"),
+    ("update new data --score score --unit user,id", "name one", "+ --unit user"),
+    ("update new data --score score --classes-of-label 0,1", "--score p_spam --pos-label spam",
+     "update new data --score score --label word --pos-label s"),
+    ("show s --as-of 7", "info --versions lists all", "info s --versions; show s --as-of 0"),
+    ("check s --rule 'roc_auc{country=a} >= 0 @95%'", "leave out the level, or end in always @95%",
+     "add s data --by country --unit user; check s --rule 'roc_auc{country=a} >= 0'"),
+    ("replace s one", "use update", "update s one"),
+    ("metrics auc", "did you mean roc_auc?", "metrics roc_auc"),
 ]  # fmt: skip
 
 
@@ -486,12 +531,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file, two nights, tables of labels, and a store of the nights."""
     root = tmp_path_factory.mktemp("place")
     more = {"other": P, "campaign": [1, 1, 2, 3], "user": [7, 8, 7, 8], "spam": [0, 1, None, 1], "kind": [0, 1, 2, 2]}
+    times = [datetime(2026, 1, day) for day in (1, 2, 3, 4)]
+    more |= {"sure": [1.0] * 4, "certain": [1.0] * 4, "sent": times, "key": [1, 2, 3, 4]}
     more |= {"gap": [0.1, None, 0.3, 0.4], "lost": [1, None, 2, 2], "word": list("hshs"), "id": [1, 1, 2, 2]}
     put(root / "one" / "a.parquet", **more)
     for number in (1, 2):
         night(root, number, **more)
     for name, labels in (("labels", [0, 0, 1, 1]), ("twice", [0, 1, 1, 1])):
-        times = [datetime(2026, 1, day) for day in (1, 2, 3, 4)]
         put(root / f"{name}.parquet", label=labels, seen=times, score=None, country=None)
     Store(root / "s").update(root / "data", score="score", cluster="id", metrics=["roc_auc", "aul"])
     return root

@@ -128,9 +128,8 @@ def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
             "score and a slicing column (--score, --by)"
         )
     if paired and not given.get("cluster"):
-        raise OptionError(
-            "classes and changed_from would change nothing without a cluster column: name one (--cluster)", "cluster"
-        )
+        name = "classes" if classes else "changed_from"
+        raise OptionError(f"{name} would change nothing without clusters: name their column (--cluster)", name)
     options = checked(compared, "attribute")
     metric, sliced = options["metric"], bool(options["by"])
     if metric is not None and not sliced and not paired:
