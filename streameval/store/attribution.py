@@ -61,7 +61,7 @@ def attribute(
         result = context.computed(attributed, Nights(entries, configuration, context.compaction))
     if result is None or asked["by"]:
         evaluated, sliced = partial(evaluate, context, as_of, selection), of_slices(asked)
-        sliced = {name: sliced[name] for name in ("score", "by", "metrics")}
+        sliced = {name: sliced[name] for name in ("score", "by", "metrics")} | {"at": (), "truncate": ()}
 
         def at_level(level: float) -> list[Scalar]:
             return [one for one in evaluated({**sliced, "ci": level}).results if one.slice is not None]

@@ -143,7 +143,7 @@ def test_slices_have_the_intervals_of_the_files(data: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("ci", [None, 0.9])
 def test_slices_that_fall_short_are_those_of_the_files(tmp_path: Path, ci: float | None) -> None:
-    """Kept slices or nights, with the intervals of the store's unit at the widened level."""
+    """Kept slices or nights, with the intervals of the store's unit at the widened level, and without its points."""
     rng, rows = np.random.default_rng(4), 1500
     for night in (1, 2, 3):
         label, country = rng.random(rows) < 0.4, rng.choice(["DE", "FR", "IT"], rows)
@@ -152,7 +152,7 @@ def test_slices_that_fall_short_are_those_of_the_files(tmp_path: Path, ci: float
         (tmp_path / f"night=2026-01-0{night}").mkdir()
         pq.write_table(pa.table(columns), tmp_path / f"night=2026-01-0{night}" / "part.parquet")
     nights, store = sorted(tmp_path.glob("night=*")), Store(tmp_path / "store", threads=1)
-    store.update(nights, score="s", by="country", unit="unit")
+    store.update(nights, score="s", by="country", unit="unit", at="fpr=0.01", truncate=0.1)
     for by, last in (("country", 2), ("night", 3)):
         found = store.attribute(last=last, score="s", by=by, ci=ci, metric="average_precision")
         same = attribute(nights[-last:], score="s", by=by, ci=ci, unit="unit", metric="average_precision")
