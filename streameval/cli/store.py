@@ -476,7 +476,7 @@ def drift(data: tuple[str, ...], plan_only: bool = False, **asked: Any) -> None:
     to.deliver_rows(facts, lambda: [facts], lambda: result.render(plain=piped()))
 
 
-@reads_store("maturity", PLAIN)
+@reads_store("maturity", (*PLAIN, "html"))
 def maturity(store: Store, to: Output, **asked: Any) -> None:
     """Show what a metric of each night of STORE was while its late labels arrived.
 

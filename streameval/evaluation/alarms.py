@@ -353,18 +353,15 @@ def distances(
     apart = np.abs(shares[0] - shares[1])
     finite = np.isfinite(values[1:]) & np.isfinite(values[:-1])
     area = float((apart[:-1][finite] * np.diff(values)[finite]).sum())
-    cuts = np.searchsorted(values, edges, "right") - 1 if len(edges) else _deciles(shares[1])
+    # without edges, where the shares reach 10, 20, … 90 %
+    deciles = np.unique(np.searchsorted(shares[1], np.arange(1, 10) / 10 - 1e-12))
+    cuts = np.searchsorted(values, edges, "right") - 1 if len(edges) else deciles
     below = np.insert(np.cumsum(counts, axis=1), 0, 0, axis=1)
     bins: Array = np.diff(np.hstack((below[:, :1], below[:, cuts + 1], below[:, -1:])), axis=1)
     share = (bins + 0.5) / (bins + 0.5).sum(axis=1, keepdims=True)  # half a row more, so that no bin is empty
     psi = float(((share[0] - share[1]) * np.log(share[0] / share[1])).sum())
     ends = tuple(edges) or tuple(values[cuts].astype(float).tolist())
     return float(apart.max(initial=0)), area, psi, ends
-
-
-def _deciles(shares: Array) -> Array:
-    """The places where the shares of rows up to there reach 10, 20, … 90 %."""
-    return np.unique(np.searchsorted(shares, np.arange(1, 10) / 10 - 1e-12))
 
 
 def draws(table: Array, against: Array, widths: Array, cuts: Array) -> tuple[Array, Array, Array]:

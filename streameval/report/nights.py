@@ -291,6 +291,16 @@ def history_page(
     )
 
 
+def maturity_page(
+    title: str, heads: Sequence[str], rows: Sequence[tuple[str, ...]], notes: Sequence[str], source: Source
+) -> Page:
+    """The page of a metric with the labels up to some ages: its table, and the notes."""
+    columns = tuple(Head(name, number=name != "night") for name in heads)
+    table = Table(title, columns, tuple(Row(row[:1], tuple(map(Cell, row[1:]))) for row in rows))
+    blocks: tuple[Block, ...] = (table, *(Text(note, "note") for note in notes))
+    return Page(title, plural(source.nights, "night"), (), (Section("nights", "Nights", blocks), _read(source)))
+
+
 def _values_said(title: str, names: Sequence[str], results: Sequence[Scalar]) -> str:
     """A sentence with the last, the lowest and the highest value."""
     values = {name: result.value for name, result in zip(names, results, strict=True) if _defined(result)}

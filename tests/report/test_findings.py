@@ -19,6 +19,7 @@ from streameval import Store, attribute, evaluate
 from streameval.errors import DataError
 from streameval.report.terminal import render
 from streameval.report.values import slices_said
+from streameval.store.nights.maturity import Maturity, MaturityRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from streameval.store.nights.gate import Check
     from streameval.store.nights.history import Histories, History
 
-    Page = Evaluation | Check | History | Histories
+    Page = Evaluation | Check | History | Histories | Maturity
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +125,9 @@ OF_STORE: dict[str, Callable[[Store], Page]] = {
     "check": lambda store: store.check(RULES, since="2026-01-07"),
     "history": lambda store: store.history("roc_auc", of="old"),
     "histories": lambda store: store.history(["roc_auc", "aul"]),
+    "maturity": lambda _: Maturity(
+        "roc_auc", "old", (1,), (MaturityRow("a night", 1, 0.5, 0.25, 0.8, -0.02),), 0, None
+    ),
     "nights": lambda store: store.evaluate(last=3, against="2026-01-01..2026-01-03", by="kind"),
 }
 

@@ -132,9 +132,19 @@ class Maturity(Shown, Saved):
         """The rows, and the notes; a plain table has no rules."""
         from rich.console import Group
 
-        heads = MaturityRow._fields
-        rows = [(row.night, str(row.age), *("" if x != x else digits(x) for x in row[2:])) for row in self.rows]
+        heads, rows = MaturityRow._fields, self._texts()
         return Group(*[table(heads, rows, heads[1:], plain=plain)] * bool(rows), *map(escaped, self.notes))
+
+    def to_html(self) -> str:
+        """The text of a self-contained HTML page."""
+        from streameval.report.elements import html_of
+        from streameval.report.nights import maturity_page
+
+        title = f"{self.metric} of {self.of} by age of labels"
+        return html_of(maturity_page(title, MaturityRow._fields, self._texts(), self.notes, self.source))
+
+    def _texts(self) -> list[tuple[str, ...]]:
+        return [(row.night, str(row.age), *("" if x != x else digits(x) for x in row[2:])) for row in self.rows]
 
     def plot(self, save_to: str | Path | None = None) -> Axes:
         """Plot the values over the ages, a line for each night; returns the matplotlib Axes.
@@ -180,7 +190,8 @@ def maturity_of(context: StoreContext, metric: str, of: str | None, ages: Sequen
     whole = [night for night in old if not any(math.isnan(night.row(age, name).change) for age in ages)]
     rows += [_all_of(old, whole, age, name) for age in ages if old]
     basis = None if column.w.spec.traits.unlabelled else "labelled rows"
-    command = f"streameval maturity {context.location.name} --metric {metric} --of {column.w.of}"
+    of_ages = "" if tuple(ages) == AGES else f" --ages {','.join(map(str, ages))}"
+    command = f"streameval maturity {context.location.name} --metric {metric} --of {column.w.of}{of_ages}"
     source = Source((context.location.name,), 0, command, len(entries))
     return Maturity(metric, column.w.of, tuple(ages), tuple(rows), len(whole), basis, source)
 
