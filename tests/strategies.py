@@ -24,7 +24,7 @@ from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.keys import Blocks, By, Labelled
 from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.labels import LabelReader, LabelSpec
-from streameval.states.protocol import Batch, ungrouped
+from streameval.states.protocol import Batch
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.digests import DigestsSpec
@@ -167,11 +167,10 @@ class Subject:
         """Whether the state holds weights."""
         return getattr(getattr(self.spec, "inner", self.spec), "weighted", False)
 
-    @property
-    def reads_weights(self) -> bool:
-        """Whether the column weight is read: as weights, or to tell which rows have a label."""
-        inner = getattr(self.spec, "inner", self.spec)
-        return self.weighted or (isinstance(inner, ClusterSpec) and inner.rows == "both")
+    def labelled(self, weight: Any) -> Any:
+        """Which rows have a label, by the column weight; None if the state does not count the others."""
+        counts = not isinstance(self.spec, LabelSpec) and self.spec.traits.unlabelled and not self.weighted
+        return np.asarray(weight) >= 1 if counts else None
 
     @property
     def another(self) -> Any:
@@ -190,11 +189,14 @@ class Subject:
         if isinstance(self.spec, LabelSpec):
             values = st.sampled_from(draw(label_values(self.kind)))
         others = {name: draw(columns(more, kind, rows)) for name, (kind, more) in self.others}
-        weight = draw(st.lists(WEIGHTS, min_size=rows, max_size=rows)) if self.reads_weights else [1.0] * rows
+        weight, label = [1.0] * rows, np.array(draw(picks(rows, 2)), np.uint8)
+        if self.weighted or self.labelled([]) is not None:
+            weight = draw(st.lists(WEIGHTS, min_size=rows, max_size=rows))
+            label = label if self.weighted else label * self.labelled(weight)
         table = pa.table(
             {
                 "column": draw(columns(values, self.kind, rows)),
-                "label": pa.array(draw(picks(rows, 2)), pa.uint8()),
+                "label": pa.array(label, pa.uint8()),
                 "weight": pa.array(weight, pa.float64()),
                 "partition": pa.array(["ab"[i] for i in draw(picks(rows, 2))], pa.string()),
                 **others,
@@ -229,10 +231,7 @@ class Subject:
                 weight = part.column("weight").to_numpy() if self.weighted else None
                 read = {name: part.column(name) for name in self.spec.columns}
                 row = part.column("row").to_numpy() if "row" in part.schema.names else None
-                labelled = None
-                if isinstance(ungrouped(self.spec), ClusterSpec) and self.spec.traits.unlabelled:
-                    labelled = part.column("weight").to_numpy() >= 1
-                    label = label * labelled
+                labelled = self.labelled(part.column("weight").to_numpy())
                 rows = Batch(label, weight, read, partition, kept=row, origin=partition, labelled=labelled)
                 builder.update(rows)
         return None if into else builder.state()
@@ -330,7 +329,9 @@ def _grouped() -> list[Subject]:
         "tuple": (By(("group", "column")), (("group", text),)),
         "units": (Blocks("group", 5), (("group", number),)),
         "rows": (Blocks(count=3), ()),
-        "labels": (Labelled("group"), (("group", text),)),
+        "strata": (Labelled("group"), (("group", text),)),
+        "labels": (Labelled(), ()),
+        "drawn": (Labelled(unit="group"), (("group", number),)),
     }
     inner = {s.name: s for s in SINGLE}
     return [
@@ -344,7 +345,8 @@ def _grouped() -> list[Subject]:
 SPLIT = {
     "scores-halffloat": ["value"],
     "scores-float-weighted": ["tuple", "units"],
-    "scores-double": ["rows", "labels"],
+    "scores-double": ["rows", "strata", "labels"],
+    "scores-float": ["drawn"],
     "scores-uint64-weighted": ["value"],
     "scores-decimal128(9, 2)": ["tuple"],
     "scores-int32": ["units", "tuple"],

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from streameval.states.contingency.summary import Summary
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import Group
+    from streameval.states.grouped.labelled import LabelledGroups
     from streameval.states.protocol import Source, Spec, State, StoredSpec
     from streameval.states.scores.digests import SampledDigests
     from streameval.states.scores.draws import SampledBins
@@ -598,15 +599,15 @@ class LabelledScores(_OfScores):
 
     def source(self, engine: Engine, request: MetricRequest, states: Mapping[StoredSpec, State]) -> State:
         """The weighted labels."""
-        units, grouped = None, cast("TaggedGroups", states[request.spec])
+        units, labels = None, cast("LabelledGroups | TaggedGroups", states[request.spec])
         if self.sizes is not None:
             [[table]] = engine.finalize([(states[self.sizes], [UnitSizes()])])
             units = DrawnUnits(self.sizes.column, self.sizes.type, self.design.kind, table)
-        sample = sample_labels(grouped, request.metrics, self.design.text, units, engine.budget)
+        sample = sample_labels(labels, request.metrics, self.design.text, units, engine.budget)
         if any(isinstance(metric, BrierScore) for metric in request.metrics):
-            rows = grouped.total()
+            rows = labels.total()
             [[loss]] = engine.finalize([(rows, [BrierScore()])])
-            sample = sample.squared(loss, rows.totals(), weighted=grouped.weighted)
+            sample = sample.squared(loss, rows.totals(), weighted=rows.spec.weighted)
         return cast("State", sample)
 
     def counted(self, request: MetricRequest, state: ScoreState) -> Counted:

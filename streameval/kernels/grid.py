@@ -258,11 +258,15 @@ def hashed_block(word, count):
 
 
 @jit
-def row_blocks(first, rows, file, count):
-    """Block of each of consecutive rows of a file, as uint16; every row is a unit, and `count` is at most 65,536."""
+def row_blocks(first, rows, kept, file, count):
+    """Block of each row of a file, as uint16; every row is a unit, and `count` is at most 65,536.
+
+    Rows are consecutive, or those at the offsets `kept` from the first, unless that is empty.
+    """
     out, blocks = np.empty(rows, np.uint16), np.uint64(count)
     for i in range(rows):
-        out[i] = hashed_block(_hashed(np.uint64(first + i)) ^ file, blocks)
+        row = first + (kept[i] if kept.size else i)
+        out[i] = hashed_block(_hashed(np.uint64(row)) ^ file, blocks)
     return out
 
 

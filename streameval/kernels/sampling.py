@@ -25,6 +25,7 @@ import math
 import numpy as np
 
 from streameval.kernels.jit import jit
+from streameval.kernels.keys import scramble
 
 GROUPS = 32
 CELLS = 2 * GROUPS
@@ -42,6 +43,33 @@ def _hash(seed, number):
     x = (x ^ (x >> np.uint64(30))) * _MIX1
     x = (x ^ (x >> np.uint64(27))) * _MIX2
     return x ^ (x >> np.uint64(31))
+
+
+@jit
+def draw_smallest(words, keys, ends, limits, sizes, rows, hashes):
+    """Count the rows of each stratum, and list those whose hash is within its limit; returns their number.
+
+    Parameters
+    ----------
+    words, keys : uint64 arrays of shape (n,), words of ids and rank keys of scores
+    ends : uint64 array of shape (n_strata - 1,), the last key of each stratum but the last
+    limits : uint64 array of shape (n_strata,)
+    sizes : int64 array of the same shape, to which the rows are added
+    rows, hashes : int64 and uint64 arrays of shape (n,), which get the listed rows and their hashes
+    """
+    count = 0
+    for i in range(words.size):
+        low, high = 0, ends.size
+        while low < high:
+            middle = (low + high) // 2
+            if ends[middle] < keys[i]:
+                low = middle + 1
+            else:
+                high = middle
+        sizes[low] += 1
+        hashes[count], rows[count] = scramble(words[i] ^ _STEP), i
+        count += hashes[count] <= limits[low]
+    return count
 
 
 @jit

@@ -271,9 +271,6 @@ def test_clusters_are_counted_as_a_counter_counts_them(subject: Subject) -> None
     @settings(max_examples=6)
     @given(subject.tables(), st.booleans())
     def check(table: pa.Table, tiny: bool) -> None:
-        if subject.spec.rows == "both":
-            label = np.where(table["weight"].to_numpy() >= 1, table["label"].to_numpy(), 0).astype(np.uint8)
-            table = table.set_column(table.schema.get_field_index("label"), "label", pa.array(label))
         state = subject.fold(table, capacity=5 if tiny and table.num_rows < 100 else 4096)
         neg: Counter[Any] = Counter()
         pos: Counter[Any] = Counter()

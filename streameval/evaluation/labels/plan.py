@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 _LEAST = 5  # labels of a stratum
 _PILOT = 50  # labelled positives without which a forecast is off by more than 20 % in most draws
 _BATCH = 1 << 17  # rows read at a time
-_KEY = np.uint64(0x9E3779B97F4A7C15)  # of the hash of ids
-_WORDS = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))  # of MurmurHash3's finalizer
 
 
 @dataclass(frozen=True, repr=False)
@@ -237,17 +235,12 @@ class _Draw:
         if ids.null_count:
             raise NullError(f"{batch.name}: column {self.column!r} has nulls; name a column of unique ids")
         ids = ids.slice() if isinstance(rows, slice) else ids.take(pa.array(rows))
-        words = identify(ids, self.kind)[0] ^ _KEY
-        for factor in _WORDS:
-            words = (words ^ (words >> np.uint64(33))) * factor
-        hashes, strata = (
-            words ^ (words >> np.uint64(33)),
-            np.searchsorted(self.sample.ends, rank_keys(values, spec.type)),
+        sizes, near, hashes, strata = self.sample.near(
+            identify(ids, self.kind)[0], rank_keys(values, spec.type), limits
         )
-        near = np.arange(hashes.size) if limits is None else np.flatnonzero(hashes <= limits[strata])
         ids = ids.take(pa.array(near))
         ids = ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids
-        return _Draws(np.bincount(strata, minlength=self.sample.sizes.size), hashes[near], strata[near], ids)
+        return _Draws(sizes, hashes, strata, ids)
 
     def smallest(self, draws: Sequence[_Draws]) -> _Draws:
         """The draws of all rows of several, ordered by stratum and hash."""

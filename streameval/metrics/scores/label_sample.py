@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streameval.kernels.jit import read_only
+from streameval.kernels.sampling import draw_smallest
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.estimates import Estimate, at_end
 from streameval.metrics.finalize import computed
@@ -238,13 +240,18 @@ class LabelSample(Small):
 
     def _weighted(self, weights: Array) -> Rows:
         """The rows with these weights, of shape (2, n_cells); scores without weight are left out."""
-        keys, places = self.keys
+        (keys, places), (rows, scores) = self.keys, self._of_keys
         n, p = (np.bincount(places, side, keys.size) for side in weights)
-        rows = np.bincount(places, self.cells.counts.sum(axis=0), keys.size).astype(np.int64)
         there, sides = n + p > 0, self.cells.counts.sum(axis=1).tolist()
-        scores, missing = decode(keys[there], self.spec.type), [np.zeros(2, np.int64), np.zeros(2)]
-        sums = [n[there], p[there]]
-        return Rows.of(self.spec, sides, [rows[there]], sums, scores, missing)
+        missing, sums = [np.zeros(2, np.int64), np.zeros(2)], [n[there], p[there]]
+        return Rows.of(self.spec, sides, [rows[there]], sums, scores[there], missing)
+
+    @cached_property
+    def _of_keys(self) -> tuple[Array, Array]:
+        """Labelled rows of each distinct key, and its score."""
+        keys, places = self.keys
+        rows = np.bincount(places, self.cells.counts.sum(axis=0), keys.size).astype(np.int64)
+        return rows, decode(keys, self.spec.type)
 
     @cached_property
     def block_sizes(self) -> Sizes:
@@ -277,17 +284,27 @@ class LabelSample(Small):
         return tuple(LabelStratum(name, n, neg + pos, pos, w, w2) for name, n, neg, pos, w, w2 in found)
 
     def without(self, block: int) -> Rows:
-        """The rows weighted without the labels of a block.
+        """The rows weighted without the labels of a block."""
+        others, every = (factors[block, self.stratum] for factors in self._factors)
+        return self._weighted(self.cells.weights * (np.where(self.block == block, 0.0, others) + every))
+
+    @cached_property
+    def _factors(self) -> tuple[Array, Array]:
+        """Without each block, factors of the weights of its stratum in other blocks, and of all: (n_blocks, n_strata).
 
         Weights move by the root of the share of their stratum that has no label: labels of all rows do not vary.
         """
-        out = self.block == block
-        rest = self._sums - np.bincount(self.stratum[out], self.cells.weights[:, out].sum(axis=0), self.sizes.size)
+        rest = self._sums - self._by_block(self.cells.weights.sum(axis=0))
         left = rest > self._sums * 1e-9  # a stratum whose labels are all in the block keeps them
-        factor, moved = self.sizes / self._sums, np.sqrt(self._free) * left
+        moved = np.sqrt(self._free) * left
         others = np.divide(self.sizes, rest, out=np.zeros_like(rest), where=left)
-        mixed = np.where(out, 0.0, (moved * others)[self.stratum]) + ((1 - moved) * factor)[self.stratum]
-        return self._weighted(self.cells.weights * mixed)
+        return moved * others, (1 - moved) * self.sizes / self._sums
+
+    def _by_block(self, values: Array) -> Array:
+        """Sums over the cells of each block and stratum: a float64 array of shape (n_blocks, n_strata)."""
+        shape = int(self.block.max(initial=0)) + 1, self.sizes.size
+        sums: Array = np.bincount(self.block * shape[1] + self.stratum, values, math.prod(shape)).reshape(shape)
+        return sums
 
     def errors(self, metrics: Sequence[Metric]) -> Array:
         """The roots of V, of the strata whose weights do not vary: a float64 array of shape (n_metrics,)."""
@@ -324,12 +341,23 @@ class LabelSample(Small):
             slopes[:, h] = (ends[0] - ends[1]) / (2 * step)
         return slopes
 
+    def near(self, words: Array, keys: Array, limits: Array | None) -> tuple[Array, Array, Array, Array]:
+        """Rows of each stratum; those whose hashes of ids are within limits, by stratum, with their hashes and strata.
+
+        `words` and `keys` are uint64 arrays of shape (n,), words of ids and rank keys; None are no limits.
+        """
+        sizes, rows, hashes = np.zeros(self.sizes.size, np.int64), np.empty(keys.size, np.int64), np.empty_like(keys)
+        most = np.full(sizes.size, np.iinfo(np.uint64).max, np.uint64) if limits is None else limits
+        count = draw_smallest(*map(read_only, (words, keys, self.ends, most)), sizes, rows, hashes)
+        rows = rows[:count]
+        return sizes, rows, hashes[:count].copy(), np.searchsorted(self.ends, keys[rows])
+
     def prevalence(self, level: float) -> Scalar:
         """The share of positives with its interval."""
-        metric, sizes = Prevalence(), self.block_sizes
-        blocks = np.flatnonzero(sizes.counts["rows"]).tolist()
-        replicates = np.full(sizes.counts["rows"].size, math.nan)
-        replicates[blocks] = [computed(self.without(block), [metric])[0].value for block in blocks]
+        metric, sizes, positives = Prevalence(), self.block_sizes, self._by_block(self.cells.weights[1])
+        others, every = self._factors
+        sums = (positives.sum(axis=0) - positives) * others + positives.sum(axis=0) * every
+        replicates = np.where(sizes.counts["rows"] > 0, sums.sum(axis=1) / self.rows, math.nan)
         value = self.estimate(metric, computed(self.whole, [metric])[0])
         value = replace(value, rows=self.rows, positives=None)
         return self.refined([Estimate(value, replicates, sizes, "logit")], [metric])[0].scalar_with(level)

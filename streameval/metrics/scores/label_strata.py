@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -24,16 +24,18 @@ from streameval.metrics.scores.label_sample import EQUAL, Cells, LabelSample
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.cluster_sizes import SizeTable
+from streameval.states.grouped.labelled import LabelledGroups
 from streameval.states.keyed.ids import identify
 from streameval.states.scores.types import compared, decode, rank_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.cluster_counts import ClusterCounts
     from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.keyed.layout import Interval
+    from streameval.states.protocol import SplitSpec
     from streameval.states.scores.counts import ScoreCounts
     from streameval.typing import Array
 
@@ -177,13 +179,17 @@ def drawing_rate(sizes: SizeTable, drawn: int, column: str) -> tuple[float, floa
 
 
 def sample_labels(
-    grouped: TaggedGroups, metrics: Sequence[Metric], design: str, units: DrawnUnits | None, budget: Budget | None
+    state: LabelledGroups | TaggedGroups,
+    metrics: Sequence[Metric],
+    design: str,
+    units: DrawnUnits | None,
+    budget: Budget | None,
 ) -> LabelSample:
     """The sample of a state that is split by `streameval.states.grouped.keys.Labelled`.
 
     Parameters
     ----------
-    grouped : the state
+    state : the state
     metrics : at their thresholds, and the scores that their numbers of points reach, all rows are counted
     design : how labels were drawn, in words
     units : the units that were drawn; None if rows were drawn
@@ -194,6 +200,7 @@ def sample_labels(
     LabelError
         If nothing is labelled, a stratum has rows but no labels, or the labels are not of the design.
     """
+    grouped = state.tagged if isinstance(state, LabelledGroups) else state
     key, kind = grouped.spec.key, grouped.spec.inner.type
     groups = [key.group(name) for name in grouped.table.names.to_pylist()]
     numbers = np.array([group[0] for group in groups], np.int64)
@@ -201,10 +208,11 @@ def sample_labels(
     values = [group[1:] if key.strata else () for group in groups]
     if units is not None:
         rows = np.bincount(cells.group, cells.counts.sum(axis=0), len(groups)) + grouped.table.facts[:, :2].sum(axis=1)
+        rows[numbers == 0] = 0
         drawn = [group[1] if group[0] else None for group in groups]
         weight, values, block = units.weights(drawn, rows)
         cells = cells if key.probability else cells._replace(weights=cells.counts * weight[cells.group])
-    total, points = grouped.total(), [metric for metric in metrics if isinstance(metric, OperatingPoint)]
+    total, points = state.total(), [metric for metric in metrics if isinstance(metric, OperatingPoint)]
     every = int(total.keyed.outline.rows.sum())
     taken = [point.points(every) for point in points]
     ranks = list(dict.fromkeys(rank for rank in taken if rank))
@@ -215,7 +223,13 @@ def sample_labels(
     thresholds += at_ranks
     halves = [] if key.strata or units is not None else [every >> i for i in range(1, _HALVINGS + 1)]
     cuts = np.unique(np.concatenate((fixed, _keys_at(total, halves, budget))))
-    strata = _cut_strata(grouped, values, cells, cuts, np.isin(cuts, fixed))
+    unlabelled = [group for group in state.groups() if not group[0]]
+    scores = cast("list[ScoreCounts]", state.several(unlabelled, budget))
+    rest = {
+        group[1:] if key.strata else (): _count_ranges(one, cuts, budget)
+        for group, one in zip(unlabelled, scores, strict=True)
+    }
+    strata = _cut_strata(grouped.spec, rest, values, cells, cuts, np.isin(cuts, fixed))
     above = strata.above[np.searchsorted(cuts, fixed)].tolist()
     return LabelSample(
         replace(grouped.spec.inner, weighted=True),
@@ -249,28 +263,32 @@ class _Strata(NamedTuple):
 
 
 def _cut_strata(
-    grouped: TaggedGroups, values: Sequence[tuple[object, ...]], cells: Cells, cuts: Array, fixed: Array
+    spec: SplitSpec,
+    rest: Mapping[tuple[object, ...], Array],
+    values: Sequence[tuple[object, ...]],
+    cells: Cells,
+    cuts: Array,
+    fixed: Array,
 ) -> _Strata:
-    """Cut the strata of the groups at keys, of which `fixed` are those of thresholds."""
-    named, places = list(dict.fromkeys(values)), np.zeros(len(grouped.group_codes), np.int64)
-    stratum = np.array([named.index(value) for value in values], np.int64)
-    places[grouped.codes()] = stratum
-    sizes, ranges = grouped.tally(places, len(named), cuts), np.searchsorted(cuts, cells.keys)
-    labels, weights = np.zeros_like(sizes), np.zeros(sizes.shape)
+    """Cut the strata of groups at keys, of which `fixed` are those of thresholds; `rest` are rows without a label."""
+    named = list(dict.fromkeys([*values, *rest]))
+    stratum, ranges = np.array([named.index(value) for value in values], np.int64), np.searchsorted(cuts, cells.keys)
+    labels, weights = np.zeros((len(named), len(cuts) + 1), np.int64), np.zeros((len(named), len(cuts) + 1))
     at, each = (stratum[cells.group], ranges), cells.counts.sum(axis=0)
     np.add.at(labels, at, each)
+    sizes = labels + [rest.get(value, np.zeros(len(cuts) + 1, np.int64)) for value in named]
     np.add.at(weights, at, cells.weights.sum(axis=0))
     mean = np.divide(weights, labels, out=np.zeros_like(weights), where=labels > 0)
     varying = np.zeros(sizes.shape, np.bool_)
     np.logical_or.at(varying, at, abs(cells.weights.sum(axis=0) / each - mean[at]) > EQUAL * mean[at])
     lone = (labels == 1) & varying.any(axis=1, keepdims=True)  # one label does not show that weights vary
-    recorded = grouped.spec.key.probability and not grouped.spec.key.unit
+    recorded = spec.key.probability and not spec.key.unit
     rates = np.where(varying | lone, 0.0, mean) if recorded else np.zeros_like(mean)
-    _check_labelled(named, sizes.sum(axis=1), labels.sum(axis=1), grouped.spec.key.strata)
+    _check_labelled(named, sizes.sum(axis=1), labels.sum(axis=1), spec.key.strata)
     number, crossed = _join(sizes, labels, fixed, rates)
     there, final = np.unique(number[at], return_inverse=True)
     rows = np.bincount(number.ravel(), sizes.ravel(), int(number.max(initial=0)) + 1).astype(np.int64)[there]
-    scores = decode(cuts, grouped.spec.inner.type).tolist()
+    scores = decode(cuts, spec.inner.type).tolist()
     above = np.cumsum(sizes.sum(axis=0))
     names = tuple(_name(named, scores, np.argwhere(number == h)) for h in there.tolist())
     return _Strata(rows, names, final, cuts[np.flatnonzero(np.diff(number[0]))], cuts[crossed], above)
@@ -321,6 +339,17 @@ def _keys_of(thresholds: Sequence[float], kind: str) -> Array:
     low, high = (0, 2**bits - 1) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     whole = [min(max(math.ceil(value * scale), low), high) for value in values.tolist()]
     return rank_keys(np.array(whole, dtype), kind)
+
+
+def _count_ranges(state: ScoreCounts, cuts: Array, budget: Budget | None) -> Array:
+    """Rows in each range of keys: an int64 array of shape (n_cuts + 1,); a cut is the last key of its range."""
+    codes, rows, upto = state.keyed.outline.codes, state.keyed.outline.rows, [0]
+    for cut, bucket in zip(cuts, state.spec.buckets(cuts).tolist(), strict=True):
+        within = (
+            c.neg[c.keys <= cut].sum() + c.pos[c.keys <= cut].sum() for c in state.groups((bucket, bucket + 1), budget)
+        )
+        upto.append(int(rows[codes < 2 * bucket].sum()) + sum(map(int, within)))
+    return np.diff(upto, append=int(rows.sum()))
 
 
 def _keys_at(state: ScoreCounts, ranks: Sequence[int], budget: Budget | None) -> Array:

@@ -152,9 +152,9 @@ class _Pages(NamedTuple):
         kind = np.where(table["levels"] == kernels.BIT_PACKED, kernels.REVERSED, kernels.BARE)
         streams = np.array([table["levels_address"], table["levels_size"], table["count"], kind])
         check(kernels.unpack(streams, 2, present), self.chunk, _DAMAGED)
-        before = np.append(0, np.cumsum(present, dtype=np.int64))
-        table["values"] = np.diff(before[np.append(0, np.cumsum(table["count"]))])
-        return present if before[-1] < self.rows else None
+        ends = np.cumsum(table["count"]).tolist()
+        table["values"] = [np.count_nonzero(present[a:b]) for a, b in pairwise([0, *ends])]
+        return present if table["values"].sum() < self.rows else None
 
 
 class _Rows(NamedTuple):

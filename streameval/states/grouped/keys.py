@@ -40,6 +40,7 @@ Group = Any  # tuple of values for `By`, block number for `Blocks`
 
 UNIT_HASH = 2  # version of the definition of blocks above
 
+UNLABELLED = b"2:i0"  # name of the group of all rows without a label, if these have no strata
 _MIXED = np.uint64(0x9E3779B97F4A7C15)  # an odd number, by which the first of two ids differs from the second
 _MOST_BLOCKS = 1 << 16
 _DENSE = 1 << 12  # integers in a range of this size are used as codes directly
@@ -365,9 +366,9 @@ def rank(group: Group) -> Any:
 def _of_rows(batch: Batch, count: int) -> Array:
     """The block of each row, if rows are units, from its sequence and its number in it."""
     sequence = np.uint64(hash_bytes(batch.origin.encode(errors="surrogateescape"))[0])
-    rows = batch.label.size if batch.kept is None else int(batch.kept.max(initial=-1)) + 1
-    blocks: Array = row_blocks(batch.row, rows, sequence, count)
-    return blocks if batch.kept is None else blocks[batch.kept]
+    kept = np.empty(0, np.int64) if batch.kept is None else read_only(batch.kept)
+    blocks: Array = row_blocks(batch.row, batch.label.size, kept, sequence, count)
+    return blocks
 
 
 def _occurring(raw: Array, bound: int) -> tuple[Array, Array, Array]:

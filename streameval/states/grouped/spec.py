@@ -24,6 +24,7 @@ from streameval.states.facts import check_facts
 from streameval.states.grouped.builder import TaggedBuilder
 from streameval.states.grouped.groups import DenseBuilder, DenseGroups, Grouped
 from streameval.states.grouped.keys import Blocks, Key, Labelled, read_key
+from streameval.states.grouped.labelled import LabelledBuilder, LabelledGroups
 from streameval.states.grouped.table import GroupTable, by_group, inner_facts, inner_headers
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
 from streameval.states.keyed.counts import SLAB, KeyedCounts
@@ -226,16 +227,16 @@ class GroupedSpec(SplitSpec):
         empty = self.empty()
         if counts_both(self):
             return PairBuilder(self, budget, capacity)
-        return (
-            TaggedBuilder(empty, budget, capacity)
-            if isinstance(empty, TaggedGroups)
-            else DenseBuilder(self, budget, capacity)
-        )
+        if isinstance(empty, TaggedGroups):
+            return TaggedBuilder(empty, budget, capacity)
+        return (LabelledBuilder if isinstance(empty, LabelledGroups) else DenseBuilder)(self, budget, capacity)
 
     def empty(self) -> Grouped:
         """The empty state, without groups."""
         if isinstance(self.inner, HistogramSpec | BlockSpec):
             return DenseGroups(self, {})
+        if isinstance(self.inner, ScoreSpec) and isinstance(self.key, Labelled) and self.key.strata is None:
+            return LabelledGroups(self, self.inner.empty(), TaggedGroups.empty(self))
         return BlockedClusters.empty(self) if self._by_cluster else TaggedGroups.empty(self)
 
     def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> Grouped:
@@ -253,8 +254,11 @@ class GroupedSpec(SplitSpec):
             self.key.group(name)
         [whole] = inner_headers(self.inner, groups.facts.sum(axis=0, keepdims=True))
         check_facts(self.inner, whole)
-        if isinstance(empty := self.empty(), TaggedGroups):
-            return TaggedBuilder(empty, budget, SLAB // 4, counted=True).read(groups, items)
+        empty = self.empty()
+        tagged = empty.tagged if isinstance(empty, LabelledGroups) else empty
+        if isinstance(tagged, TaggedGroups):
+            state = TaggedBuilder(tagged, budget, SLAB // 4, counted=True).read(groups, items)
+            return replace(empty, tagged=state) if isinstance(empty, LabelledGroups) else state
         pieces, states = by_group(items), {}
         name, piece = next(pieces, (None, None))
         for group, own in zip(names, inner_headers(self.inner, groups.facts), strict=True):

@@ -274,24 +274,6 @@ class TaggedGroups(Grouped):
                 builder.add_items(tops, id_codes(tops) | (codes & 1), keys, counts, weights)
         return OrderedGroups(self.table, KeyedCounts.built(builder))
 
-    def tally(self, places: Array, count: int, cuts: Array) -> Array:
-        """Rows of scores by place and range of keys: an int64 array of shape (count, n_cuts + 1).
-
-        Parameters
-        ----------
-        places : int64 array of shape (n_codes,), the place of each code
-        count : number of places
-        cuts : uint64 array of shape (n_cuts,), ascending; the last key of each range but the last
-        """
-        (name, keyed), ranges = next(iter(self.tagged.items())), len(cuts) + 1
-        words, total = self.words(name), np.zeros(count * ranges, np.int64)
-        for pieces, starts, (first, rest, counts, _) in keyed.slabs((0, keyed.layout.buckets)):
-            codes = np.repeat(pieces, np.diff(starts))
-            plain, _ = words.plain(first, rest, codes)
-            cells = places[words.tags(first, rest)] * ranges + np.searchsorted(cuts, whole_words(plain, codes))
-            total += np.bincount(cells, counts if counts.size else None, total.size).astype(np.int64)
-        return total.reshape(count, ranges)
-
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """First a row with the facts of each group, then their inner tables; groups in the order of their hashes."""
         width = sum(map(len, self._facts.values()))

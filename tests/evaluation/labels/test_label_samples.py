@@ -274,7 +274,7 @@ def test_labels_that_are_not_of_the_design_are_refused() -> None:
 
 
 def test_intervals_need_five_labels_of_each_class_and_fifty_uniform_units() -> None:
-    """Refusals by counts; values stay."""
+    """Refusals by counts; values stay. Rows outside the sample may lack a score."""
     columns = rows(2000, 15)
     few = np.zeros(2000, bool)
     few[np.flatnonzero(columns["label"] == 1)[:4]] = few[np.flatnonzero(columns["label"] == 0)[:200]] = True
@@ -282,7 +282,9 @@ def test_intervals_need_five_labels_of_each_class_and_fifty_uniform_units() -> N
     assert "4.0 effective units of positives" in str(sample.results[0].ci_reason)
     assert sample.results[0].value == sample.results[0].value
     drawn = columns["unit"] < 30
-    sample = evaluate(table(columns, drawn), score="s", metrics="roc_auc", sampled_by="uniform", unit="unit")
+    columns["s"][np.flatnonzero(~drawn)[:9]] = math.nan
+    options: dict[str, Any] = {"sampled_by": "uniform", "unit": "unit", "nan": "drop"}
+    sample = evaluate(table(columns, drawn), score="s", metrics="roc_auc", **options)
     assert "draw by size" in str(sample.results[0].ci_reason)
 
 

@@ -57,7 +57,8 @@ def _group_of_each_row(subject: Subject, table: pa.Table) -> list[Any]:
         one = table.slice(row, 1).combine_chunks().to_batches()[0]
         columns = {name: one.column(name) for name in key.columns}
         origin = one.column("partition")[0].as_py()
-        batch = Batch(np.zeros(1, np.uint8), None, columns, kept=one.column("row").to_numpy(), origin=origin)
+        row_number, labelled = one.column("row").to_numpy(), subject.labelled(one.column("weight").to_numpy())
+        batch = Batch(np.zeros(1, np.uint8), None, columns, kept=row_number, origin=origin, labelled=labelled)
         groups.append(key.group(key.split(batch).names[0].as_py()))
     return groups
 
