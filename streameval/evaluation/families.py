@@ -504,7 +504,8 @@ class SampledClasses(Contingency):
             recorded = recorded_units(state, place, of_clusters=self.of_clusters, budget=engine.budget)
             state = state.total(engine.budget)
         table, how = cast("ContingencyCounts", state), {"of_clusters": self.of_clusters, "drop": self.drop}
-        return cast("State", sample_classes(table, self.kind, **how, budget=engine.budget, recorded=recorded))
+        sample = sample_classes(table, self.kind, **how, budget=engine.budget, each=engine.each, recorded=recorded)
+        return cast("State", sample)
 
     def counted(self, request: MetricRequest, state: ContingencyCounts) -> Counted:
         """All rows."""

@@ -165,7 +165,7 @@ def test_recorded_probabilities_are_weights_and_tell_two_samples_apart() -> None
         own = alone[one.metric]
         assert (one.value, one.stderr, one.design, one.labelled) == (own.value, own.stderr, own.design, own.labelled)
     first = np.arange(len(p)) == np.flatnonzero(of_cluster)[0]
-    with pytest.raises(LabelError, match="for some rows of a class or cluster"):
+    with pytest.raises(LabelError, match=r"1 row with a probability in 'q' but no class in 'k'"):
         sampled(of_cluster & ~first, clusters_sampled="q")
     columns["p"] = pa.array(p / 2, mask=~of_class)
     assert "weights of k with p sum up to" in str(sampled(of_class, classes_sampled="p"))

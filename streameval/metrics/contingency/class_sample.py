@@ -32,8 +32,8 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -45,15 +45,20 @@ from streameval.metrics.units import Sizes
 from streameval.results import LabelStratum, Scalar
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.protocol import Small, Totals
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from decimal import Decimal
 
     from streameval.budget import Budget
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.grouped.tagged import TaggedGroups
+    from streameval.states.keyed.layout import Interval
+    from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
+_INTERVAL = 1 << 18  # items read at a time
 _LARGEST = 0.05  # share of a pair sum that one uniformly drawn class may have
 
 
@@ -241,6 +246,7 @@ def sample_classes(
     of_clusters: bool,
     drop: bool,
     budget: Budget | None,
+    each: Mapper,
     recorded: RecordedUnits | None = None,
 ) -> ClassSample:
     """The sample of a table whose rows outside the sample have no class.
@@ -252,6 +258,7 @@ def sample_classes(
     of_clusters : whether clusters were drawn, of which all rows have a class; else classes
     drop : whether rows of null clusters are left out
     budget : owns what is read
+    each : maps a function over intervals of buckets
     recorded : the units that were drawn, if their probabilities are recorded; others have a class for other reasons
 
     Raises
@@ -266,7 +273,8 @@ def sample_classes(
         raise NullError(
             f"cluster column {table.spec.cluster!r} has nulls; leave them out (--nulls {table.spec.cluster}=drop)"
         )
-    cells, clusters, rows = _cells(table, budget, of_clusters=of_clusters and recorded is None)
+    cells, clusters = _all_cells(table, budget, each, of_clusters=of_clusters and recorded is None)
+    rows = int(table.cells.rows.sum())
     if recorded is not None:
         cells = recorded.select(cells, of_clusters=of_clusters)
     names, place = np.unique(cells.clusters if of_clusters else cells.classes, axis=0, return_inverse=True)
@@ -282,13 +290,13 @@ def sample_classes(
     pairs, every = by_unit(n * (n - 1) / 2), size * (size - 1) / 2
     cluster_pairs = every if of_clusters else by_unit(n * (b - 1)) / 2
     recall = by_unit(n**2 / size[place])
-    each = np.stack((pairs, cluster_pairs, every, by_unit(n**2 / b), recall, size, equal, np.ones(size.size)))
+    sums = np.stack((pairs, cluster_pairs, every, by_unit(n**2 / b), recall, size, equal, np.ones(size.size)))
     weight, certain = np.ones(size.size), np.zeros(size.size, np.bool_)
     if recorded is not None:
         whole = size.copy()
         if of_clusters:
             whole[place] = b  # with rows that have no class
-        weight = 1 / recorded.probabilities(names, whole)
+        weight = 1 / recorded.probabilities(whole)
         certain = weight == 1
     if kind == "size":
         left, drawn = float(rows), size.size
@@ -298,9 +306,9 @@ def sample_classes(
             certain[i], left, drawn = True, left - size[i], drawn - 1
         weight = np.where(certain, 1.0, left / max(1, drawn) / size)
     unit = table.spec.cluster if of_clusters else table.spec.classes
-    facts = _summed(each, weight), rows / max(1, clusters), int(size.sum())
+    facts = _summed(sums, weight), rows / max(1, clusters), int(size.sum())
     block = blocks_of(np.ascontiguousarray(names[:, 0]), BLOCKS)
-    return ClassSample(*facts, each, weight, block, certain, kind, unit, rows, of_clusters, without)
+    return ClassSample(*facts, sums, weight, block, certain, kind, unit, rows, of_clusters, without)
 
 
 class _Cells(NamedTuple):
@@ -319,7 +327,7 @@ class RecordedUnits:
     Attributes
     ----------
     column : of the probabilities
-    words : uint64 array of shape (n, n_words), distinct ids
+    words : uint64 array of shape (n, n_words), distinct ids in ascending order
     values : float64 array of shape (n,), the probability of each
     rows : int64 array of shape (n,), rows with it
     classed : rows with a class and a probability, of this sample or of another
@@ -331,14 +339,6 @@ class RecordedUnits:
     rows: Array
     classed: int
 
-    def _places(self, words: Array) -> Array:
-        """The place of ids among those recorded, or −1."""
-        both, inverse = np.unique(np.concatenate((self.words, words)), axis=0, return_inverse=True)
-        places = np.full(len(both), -1)
-        places[inverse.ravel()[: len(self.words)]] = np.arange(len(self.words))
-        requested: Array = places[inverse.ravel()[len(self.words) :]]
-        return requested
-
     def select(self, cells: _Cells, *, of_clusters: bool) -> _Cells:
         """The cells of recorded units; raises `LabelError` if other rows have a class as well."""
         if int(cells.rows.sum()) > self.classed:
@@ -347,19 +347,19 @@ class RecordedUnits:
                 f"{others:,} rows have a class but no probability in {self.column!r}; give that with which their class "
                 "or cluster was drawn, or no class"
             )
-        there = self._places(cells.clusters if of_clusters else cells.classes) >= 0
+        both = np.concatenate((self.words, cells.clusters if of_clusters else cells.classes))
+        places = np.split(np.unique(both, axis=0, return_inverse=True)[1].ravel(), [len(self.words)])
+        there = np.isin(places[1], places[0])
         return _Cells(*(column[there] for column in cells))
 
-    def probabilities(self, words: Array, sizes: Array) -> Array:
-        """The probabilities of units; raises `LabelError` if some of their rows have no class or no probability."""
-        places = self._places(words)
-        if (self.rows[places] != sizes).any() or len(places) < len(self.words):
+    def probabilities(self, sizes: Array) -> Array:
+        """The probabilities of units of some sizes; raises `LabelError` if rows lack a class or a probability."""
+        if not np.array_equal(self.rows, sizes):
             raise LabelError(
                 f"{self.column!r} is recorded for some rows of a class or cluster that was drawn; all its rows have a "
                 "class, and the same probability"
             )
-        probabilities: Array = self.values[places]
-        return probabilities
+        return self.values
 
 
 def recorded_units(grouped: TaggedGroups, place: int, *, of_clusters: bool, budget: Budget | None) -> RecordedUnits:
@@ -370,58 +370,80 @@ def recorded_units(grouped: TaggedGroups, place: int, *, of_clusters: bool, budg
     WeightError
         If a probability is not above 0 and at most 1.
     LabelError
-        If no row has one, or a unit has several.
+        If no row has one, a row has one but no class, or a unit has several.
     """
-    column, words, values, classed = grouped.spec.key.columns[place], [], [], 0
-    groups = [group for group in grouped.groups() if any(value is not None for value in group)]
-    for group, table in zip(groups, grouped.several(groups, budget), strict=True):
-        cells = _cells(cast("ContingencyCounts", table), budget, of_clusters=False)[0]
-        classed += int(cells.rows.sum())
-        if group[place] is None:
-            continue
-        value = math.nan
-        with suppress(TypeError, ValueError):
-            value = float(group[place])
-        if not 0 < value <= 1:
-            raise WeightError(
-                f"column {column!r} has {group[place]!r}; give the probability with which the class or cluster of "
-                "the row was drawn, above 0 and at most 1, and null outside the sample"
-            )
-        own = cells.clusters if of_clusters else cells.classes
-        words.append(np.column_stack((own, cells.rows.astype(np.uint64))))
-        values.append(np.full(len(own), value))
-    if not words:
+    column, spec = grouped.spec.key.columns[place], grouped.spec.inner
+    groups = [grouped.spec.key.group(name) for name in grouped.table.names.to_pylist()]
+    values = np.array([_probability(group[place], column) for group in groups])
+    ordered = grouped.by_group(np.array([group != (None,) * len(group) for group in groups], np.bool_), budget)
+    pieces = [counts for interval in ordered.keyed.intervals() for counts in ordered.keyed.grouped(interval, budget)]
+    if not pieces or np.isnan(values).all():
         raise LabelError(f"column {column!r} is null in all rows; it has the probabilities of classes that were drawn")
-    every, each = np.concatenate(words), np.concatenate(values)
-    ids, inverse = np.unique(every[:, :-1], axis=0, return_inverse=True)
+    words, neg, pos = (np.concatenate([getattr(one, name) for one in pieces]) for name in ("rest", "neg", "pos"))
+    each = values[np.concatenate([ordered.places(one.keys) for one in pieces])]
+    if bare := int(pos[~np.isnan(each)].sum()):
+        raise LabelError(
+            f"{plural(bare, 'row')} with a probability in {column!r} but no class in {spec.classes!r}; all rows of a "
+            "class or cluster that was drawn have a class, and all others a null probability"
+        )
+    cells = (neg > 0) & (words[:, 0] == 0)  # those of the other run have no cluster
+    drawn = cells & ~np.isnan(each)
+    words[:, 1] = unmix(words[:, 1])
+    own = words[drawn, 1 : 1 + spec.keys.cluster] if of_clusters else words[drawn, 1 + spec.keys.cluster :]
+    ids, inverse = np.unique(own, axis=0, return_inverse=True)
     low, high = np.full(len(ids), np.inf), np.zeros(len(ids))
-    np.minimum.at(low, inverse.ravel(), each)
-    np.maximum.at(high, inverse.ravel(), each)
+    np.minimum.at(low, inverse.ravel(), each[drawn])
+    np.maximum.at(high, inverse.ravel(), each[drawn])
     if (low < high).any():
         raise LabelError(f"column {column!r} has several values for one class or cluster; it was drawn with one")
-    rows = np.bincount(inverse.ravel(), every[:, -1].astype(np.int64)).astype(np.int64)
-    return RecordedUnits(column, ids, low, rows, classed)
+    rows = np.bincount(inverse.ravel(), neg[drawn]).astype(np.int64)
+    return RecordedUnits(column, ids, low, rows, int(neg[cells].sum()))
 
 
-def _cells(table: ContingencyCounts, budget: Budget | None, *, of_clusters: bool) -> tuple[_Cells, int, int]:
-    """The cells with a class, the number of clusters, and all rows."""
-    width, found, clusters = table.spec.keys.cluster, [], 0
-    for interval in table.cells.intervals():
-        stretches = list(table.cells.grouped(interval, budget))
-        words = np.concatenate([np.column_stack((unmix(one.keys), one.rest)) for one in stretches])
-        neg, pos = (np.concatenate([getattr(one, side) for one in stretches]) for side in ("neg", "pos"))
-        starts = np.flatnonzero(np.append(True, (words[1:, :width] != words[:-1, :width]).any(axis=1)))
-        place = np.cumsum(np.isin(np.arange(neg.size), starts)) - 1
-        sizes = np.bincount(place, neg + pos).astype(np.int64)[place]
-        classless = np.bincount(place, pos)[place] > 0
-        there = neg > 0
-        if of_clusters and (there & classless).any():
-            raise LabelError(
-                f"a cluster of {table.spec.cluster!r} has a class for some of its rows; give all rows of a sampled "
-                "cluster theirs, or none"
-            )
-        clusters += starts.size
-        found.append(_Cells(words[there, :width], words[there, width:], neg[there], sizes[there]))
-    if not found:
+def _probability(given: bool | float | Decimal | str | bytes | None, column: str) -> float:
+    """A recorded probability; NaN for null."""
+    value = math.nan
+    with suppress(TypeError, ValueError):
+        value = math.nan if given is None else float(given)
+    if given is not None and not 0 < value <= 1:
+        raise WeightError(
+            f"column {column!r} has {given!r}; give the probability with which the class or cluster of the row was "
+            "drawn, above 0 and at most 1, and null outside the sample"
+        )
+    return value
+
+
+def _all_cells(
+    table: ContingencyCounts, budget: Budget | None, each: Mapper, *, of_clusters: bool
+) -> tuple[_Cells, int]:
+    """The cells with a class, and the number of clusters."""
+    read = partial(_cells, table, budget, of_clusters=of_clusters)
+    parts = each(read, table.cells.intervals(_INTERVAL), "cells")
+    if not parts:
         raise LabelError(f"no row has a cluster in {table.spec.cluster!r}")
-    return _Cells(*map(np.concatenate, zip(*found, strict=True))), clusters, int(table.cells.rows.sum())
+    cells = _Cells(*map(np.concatenate, zip(*(one for one, _ in parts), strict=True)))
+    return cells, sum(clusters for _, clusters in parts)
+
+
+def _cells(
+    table: ContingencyCounts, budget: Budget | None, interval: Interval, *, of_clusters: bool
+) -> tuple[_Cells, int]:
+    """The cells with a class, and the number of clusters, in an interval of buckets."""
+    width, stretches = table.spec.keys.cluster, list(table.cells.grouped(interval, budget))
+    keys, rest, neg, pos = (
+        np.concatenate([getattr(one, name) for one in stretches]) for name in ("keys", "rest", "neg", "pos")
+    )
+    first = np.append(True, keys[1:] != keys[:-1])
+    for column in rest.T[: width - 1]:
+        first[1:] |= column[1:] != column[:-1]
+    starts = np.flatnonzero(first)
+    there = np.flatnonzero(neg)
+    place = np.searchsorted(starts, there, side="right") - 1
+    sizes, classless = np.add.reduceat(neg + pos, starts)[place], np.add.reduceat(pos, starts)[place] > 0
+    if of_clusters and classless.any():
+        raise LabelError(
+            f"a cluster of {table.spec.cluster!r} has a class for some of its rows; give all rows of a sampled "
+            "cluster theirs, or none"
+        )
+    words = np.column_stack((unmix(keys[there]), rest[there]))
+    return _Cells(words[:, :width], words[:, width:], neg[there], sizes), starts.size
