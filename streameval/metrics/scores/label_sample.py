@@ -75,7 +75,13 @@ class Prevalence(Metric[Scalar, "ScorePart", None, "Source"]):
 
 @dataclass(frozen=True)
 class SampledBrier(BrierScore):
-    """The Brier score of weighted rows, given the mean square of the scores of all rows."""
+    """The Brier score of weighted rows, given the mean square of the scores of all rows.
+
+    The squares have no error then, but that of Σ ω·y·(1 − 2x) is larger than that of Σ ω·(x − y)² where scores tell the
+    labels: losses are small and alike there, and labels are not. For 500 uniform labels, and scores that are calibrated
+    probabilities, it was 0 to 6 % larger at a ROC AUC of up to 0.9, 4 to 18 % at 0.95, and 29 to 68 % at 0.99. The gain
+    is that of scores far from calibrated, whose squares decide.
+    """
 
     square: float = math.nan
 
