@@ -12,8 +12,8 @@ crossed factors are divided by either and by both. The truth is the mean of the 
 of the table is a design and a metric: *coverage*, the share of the given intervals that hold the truth in %, with
 [below, above], the shares that lie below it and above it; *width*, the median width over 2 · 1.96 standard deviations
 of the values; the median *freedom*; *warned*, the share with a warning, and *null*, the share without an interval.
-Designs whose name begins with `family` evaluate slices against their rests, all equal: their *coverage* is the share of
-runs without any verdict.
+Designs whose name begins with `family` evaluate slices against their rests, all equal, or two scores that are as good,
+in all rows and in the slices of six columns (31 tests): their *coverage* is the share of runs without any verdict.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import pyarrow as pa
 from data import DEFAULT, make
 from numba import njit
 from sampled_labels import measure, simulate_labels
-from scipy.special import expit, ndtri
+from scipy.special import expit, logit, ndtri
 
 from streameval import evaluate
 from streameval.metrics.estimates import Estimate
@@ -103,6 +103,13 @@ def sliced(rng: np.random.Generator, area: float, units: int) -> dict[str, Any]:
     return rows | {"slice": np.arange(100 * units) // (5 * units)}
 
 
+def paired(rng: np.random.Generator, area: float) -> dict[str, Any]:
+    """Two scores that are as good, and six columns of five values."""
+    rows = scored(rng, area, np.full(600, 5))
+    scores = {name: logit(rows["score"]) + rng.normal(size=3000) for name in ("score", "other")}
+    return rows | scores | {f"slice {i}": np.repeat(rng.integers(0, 5, 600), 5) for i in range(6)}
+
+
 KINDS: dict[str, Callable[[np.random.Generator, float], dict[str, Any]]] = {
     "pure": lambda rng, area: scored(rng, area, np.full(300, 5)),
     "zipf": lambda rng, area: scored(rng, area, zipf_sizes(rng, 2600)),
@@ -119,6 +126,7 @@ DESIGNS: dict[str, Callable[[np.random.Generator], dict[str, Any]]] = {
     f"{kind} {area}": partial(draw, area=area) for kind, draw in KINDS.items() for area in AREAS
 }
 DESIGNS |= {f"family {count} units": partial(sliced, area=0.95, units=round(count / POSITIVE)) for count in (18, 60)}
+DESIGNS["family 31 tests"] = partial(paired, area=0.95)
 
 
 def replicated(rows: dict[str, np.ndarray], blocks: np.ndarray) -> np.ndarray:
@@ -195,9 +203,11 @@ def trial(design: str, number: int) -> dict[str, list[float | None]]:
     rng = np.random.default_rng([*design.encode(), number])
     rows = DESIGNS[design](rng)
     if design.startswith("family"):
-        results = evaluate(pa.table(rows), score="score", unit="unit", metrics="roc_auc", by="slice", against="rest",
-                           threads=1).results  # fmt: skip
-        wrong = [one.verdict not in (None, "not shown") for one in results if one.from_rest]
+        options: dict[str, Any] = {"score": "score", "by": "slice", "against": "rest"}
+        if "other" in rows:
+            options = {"score": ["score", "other"], "baseline": "other", "by": [f"slice {i}" for i in range(6)]}
+        results = evaluate(pa.table(rows), unit="unit", metrics="roc_auc", threads=1, **options).results
+        wrong = [one.verdict not in (None, "not shown") for one in results]
         return {"any verdict": [float(any(wrong)), 0.0, 0.5, None]}
     return {name: told(one) for name, one in estimates_of(rows, rng).items()}
 
