@@ -31,7 +31,7 @@ LEAST_ROWS = 1 << 15  # mean rows of a row group from which pages are decoded he
 WINDOW = 1 << 19  # bytes of a column chunk that are read at a time, so that they are decompressed in the cache
 MOST_ROWS = 1 << 21  # rows of a row group, and so of a page, up to which pages are decoded here
 REPEATS = 4  # mean rows of a value from which rows are taken as codes
-CODED = 0.5  # share of the bytes of plain values up to which a chunk of rows that may be codes is decoded here
+CODED = 2.25  # bytes of a row up to which rows that may be codes are decoded here; with more, dictionaries are long
 NARROW = 1  # bytes of a row up to which a chunk of values is decoded here; Arrow gathers others as fast
 _NARROW = 1 << 8  # entries of a dictionary whose codes are unpacked to bytes
 _FRAME = 4  # bytes of the length of a plain text, the least that it takes
@@ -90,15 +90,14 @@ def can_decode(
     """Whether to decode the pages of a column here to an Arrow type, perhaps as codes, by what its footer says."""
     flat = column.max_repetition_level == 0 and column.max_definition_level <= 1
     codecs, encodings = ({chunk.compression for chunk in chunks}, {e for chunk in chunks for e in chunk.encodings})
-    physical, width = column.physical_type, _FRAME
+    physical, most = column.physical_type, CODED if coded else NARROW
     known = kind == pa.bool_() and physical == "BOOLEAN"
     if kind in _DTYPES:
-        known, width = _DTYPES[kind].name in _TYPES.get(physical, ()), np.dtype(_STORED.get(physical, "b")).itemsize
+        known = _DTYPES[kind].name in _TYPES.get(physical, ())
     elif pa.types.is_dictionary(kind) and kind == pa.dictionary(pa.int32(), kind.value_type):
         known = kind.value_type in (pa.string(), pa.binary()) and physical == "BYTE_ARRAY"
         if pa.types.is_fixed_size_binary(kind.value_type):
-            known, width = physical == "FIXED_LEN_BYTE_ARRAY", column.length
-    most = CODED * width if coded else NARROW
+            known = physical == "FIXED_LEN_BYTE_ARRAY"
     few = all(c.has_dictionary_page and c.total_uncompressed_size <= most * c.num_values for c in chunks)
     return flat and known and (few or kind == pa.bool_()) and codecs <= CODECS and encodings <= _ENCODINGS
 
