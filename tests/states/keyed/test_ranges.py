@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.counts import KeyedCounts
 
 KEYED = [subject for subject in SUBJECTS if subject.spec.empty().runs()]
+KINDS = list({tuple(type(getattr(s.spec, name, s.spec)) for name in ("inner", "key")): s for s in SUBJECTS}.values())
 
 
 def sent(value: Any) -> Any:
@@ -94,9 +95,9 @@ def merged(one: Any, other: Any) -> Any:
     return one.merge(other)
 
 
-@by_name()
+@by_name(KINDS)
 def test_every_state_is_the_same_folded_and_merged_on_a_cluster(subject: Subject, client: Any) -> None:
-    """Law 1 where folds and merges are tasks of other processes."""
+    """Law 1 where folds and merges are tasks of other processes, for each kind of state and key."""
     bare = replace(subject, values=None, others=())  # strategies do not travel
 
     @settings(max_examples=1)
