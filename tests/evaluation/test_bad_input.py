@@ -24,6 +24,7 @@ from streameval.errors import (
     CorruptFileError,
     LabelError,
     MissingColumnError,
+    MissingInputError,
     NullError,
     OptionError,
     SchemaError,
@@ -87,35 +88,38 @@ def test_types_that_cannot_be_used_are_named(column: str, values: list[Any], wor
 
 
 def corrupt(path: Path, how: str) -> Path:
-    """A good file of many rows, damaged."""
-    random = np.random.default_rng(0)
-    rows = 30_000
+    """A good file of many rows, damaged; a page is found by its compression or by its checksum."""
+    random, rows = np.random.default_rng(0), 30_000
     table = {"label": random.integers(0, 2, rows).astype(np.int8), "score": random.random(rows)}
-    write(path, table, row_group_size=10_000, compression="snappy", write_page_checksum=True, use_dictionary=False)
-    data = bytearray(path.read_bytes())
-    if how == "footer":
-        data[-20:-8] = b"\xff" * 12
-    elif how == "truncated":
-        data = data[: len(data) // 2]
-    elif how == "not parquet":
-        data = bytearray(b"label,score\n0,0.5\n")
-    else:
-        at = len(data) // 2
-        data[at : at + 64] = bytes(byte ^ 0x5A for byte in data[at : at + 64])
-    path.write_bytes(bytes(data))
+    codec = "none" if how == "checksum" else "snappy"
+    write(path, table, row_group_size=10_000, compression=codec, write_page_checksum=True, use_dictionary=False)
+    data = path.read_bytes()
+    at = len(data) // 2
+    spoilt = bytes(byte ^ 0x5A for byte in data[at : at + 64])
+    damage = {
+        "nothing": b"",
+        "magic": b"PAR1",
+        "not parquet": b"label,score\n0,0.5\n",
+        "truncated": data[:at],
+        "cut": data[:-3],
+        "footer": data[:-20] + b"\xff" * 12 + data[-8:],
+    }
+    path.write_bytes(damage.get(how, data[:at] + spoilt + data[at + 64 :]))
     return path
 
 
-@pytest.mark.parametrize("how", ["footer", "truncated", "not parquet", "page"])
+@pytest.mark.parametrize("how", ["nothing", "magic", "not parquet", "truncated", "cut", "footer", "page", "checksum"])
 def test_a_damaged_file_is_named_or_left_out_whole(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends the run by name; under ``skip`` it is listed and none of its rows is counted."""
+    """It ends the run by name and cause; under ``skip`` it is listed and none of its rows is counted."""
     monkeypatch.setattr(footers, "GATHER_ROWS", 10_000)
     monkeypatch.setattr(fold, "BATCH_ROWS", 1_000)
     monkeypatch.setattr(fold, "TASK_ROWS", 1)
     whole = [write(tmp_path / f"{name}.parquet", row_group_size=2) for name in "ac"]
     expected = evaluate(whole, score="score")
     bad = corrupt(tmp_path / "b.parquet", how)
-    refused(CorruptFileError, tmp_path, "b.parquet", "on_error='skip'")
+    with pytest.raises(CorruptFileError, match=r"b\.parquet: cannot be read: .*on_error='skip'") as caught:
+        evaluate(tmp_path, score="score")
+    assert caught.value.__cause__ is not None
     for threads in (1, 2):
         found = evaluate(tmp_path, score="score", on_error="skip", threads=threads)
         [(name, reason)] = found.skipped
@@ -127,6 +131,8 @@ def test_a_damaged_file_is_named_or_left_out_whole(how: str, tmp_path: Path, mon
         assert (found.rows, found.positives) == (8, 4)
         assert [r.to_dict() for r in found.results] == [r.to_dict() for r in expected.results]
         assert str(bad) in found.to_json()
+    with pytest.raises(MissingInputError, match=r"1 skipped, the first \S+\.parquet: "):
+        evaluate(bad, score="score", on_error="skip")
 
 
 @pytest.mark.parametrize(

@@ -99,18 +99,20 @@ def test_every_kind_of_input(tmp_path: Path) -> None:
             "p": pa.array(vectors, VECTOR),
             "scores": [[x, 1 - x] for x in flat],
             "tags": [[str(i % 2)] for i in range(40)],
+            "deep": [{"y": {"z": x}} if x else None for x in flat],
             "flat": flat,
             "tag": [str(i % 2) for i in range(40)],
         }
     )
     path = tmp_path / "a.parquet"
     pq.write_table(table, path, row_group_size=7)
-    columns = ["scores[0]", "p.values[1]", "tags[0]"]
+    columns = ["scores[0]", "p.values[1]", "tags[0]", "deep.y.z"]
     inputs: list[Any] = [path, pads.dataset(path), table, table.to_reader(), table.to_pandas()[["scores", "tags"]]]
     for data in inputs:
         names = columns if data is not inputs[-1] else [columns[0], columns[2]]
         rows = read_all(data, names)
-        assert rows == {name: flat if "tag" not in name else table["tag"].to_pylist() for name in names}
+        expected = {"tags[0]": table["tag"].to_pylist(), "deep.y.z": [x or None for x in flat]}
+        assert rows == {name: expected.get(name, flat) for name in names}
     options: dict[str, Any] = {"metrics": "roc_auc", "where": "scores[0] > 0.1 AND p.values[1] < 0.8", "by": "tags[0]"}
     nested = evaluate(path, score="scores[0]", **options)
     plain = evaluate(path, score="flat", **{**options, "where": "flat > 0.1 AND flat < 0.8", "by": "tag"})
@@ -123,6 +125,7 @@ def test_every_kind_of_input(tmp_path: Path) -> None:
     [
         ("f[3]", MissingColumnError, "no element 'f[3]'; 'f' is fixed_size_list<"),
         ("v", SchemaError, "name one of its fields, such as v.values[1]"),
+        ("v.w", MissingColumnError, "no field 'v.w'; 'v' is struct<type: int8"),
         ("f", SchemaError, "name one of its elements, such as f[0]"),
         ("l", SchemaError, "name one of its elements, such as l[0].x"),
         ("l.x", MissingColumnError, "such as l[0].x"),

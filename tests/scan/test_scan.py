@@ -661,25 +661,6 @@ def test_missing_columns(tree: Path) -> None:
         plan(pa.table({"b": [1]}), ["a"])
 
 
-def test_nested_columns(tmp_path: Path) -> None:
-    """Fields of structs are named with dots; structs and lists are refused with what to do instead."""
-    table = pa.table({"s": [{"x": 1, "y": {"z": "a"}}, None, {"x": 2, "y": None}], "l": [[1], [2], [3]]})
-    path = write(tmp_path / "a.parquet", table)
-    for data in (path, table, table.to_reader(), Exporter(table), pads.dataset(path), pads.dataset(table)):
-        found = rows_of(data, ["s.x", "s.y.z"])
-        assert found.to_pydict() == {"s.x": [1, None, 2], "s.y.z": ["a", None, None]}
-    with pytest.raises(SchemaError, match=r"a.parquet: column 's' is nested.*; name one of its fields, such as s.x"):
-        plan(path, ["s"])
-    with pytest.raises(
-        SchemaError, match=r"a.parquet: column 'l' is nested.*; name one of its elements, such as l\[0\]"
-    ):
-        plan(path, ["l"])
-    with pytest.raises(MissingColumnError, match=r"a.parquet: no field 's.w'; 's' is struct<x: int64"):
-        plan(path, ["s.w"])
-    write(tmp_path / "b.parquet", table.append_column("s.x", pa.array([7, 8, 9])))
-    assert rows_of(tmp_path / "b.parquet", ["s.x"])["s.x"].to_pylist() == [7, 8, 9]
-
-
 def test_names_that_look_alike_are_spelled_out() -> None:
     """What is suggested for a name must not look like that name."""
     with pytest.raises(MissingColumnError, match=r"no column 'caf\u00e9'; did you mean 'cafe\\u0301'\? It has"):
@@ -691,50 +672,6 @@ def test_columns_named_twice(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", pa.table([[1], [2]], names=["x", "x"]))
     with pytest.raises(SchemaError, match=r"a.parquet: 2 columns are named 'x'"):
         plan(tmp_path, ["x"])
-
-
-def damaged(raw: bytes) -> dict[str, bytes]:
-    """A Parquet file, spoilt in the ways that files are spoilt."""
-    return {
-        "nothing": b"",
-        "text": b"label,score\n1,0.5\n" * 9,
-        "truncated": raw[: len(raw) // 2],
-        "cut": raw[:-3],
-        "footer": raw[:-200] + bytes(190) + raw[-10:],
-        "magic": b"PAR1",
-    }
-
-
-@pytest.mark.parametrize("how", ["nothing", "text", "truncated", "cut", "footer", "magic"])
-def test_unreadable_footers(tree: Path, how: str) -> None:
-    """A file without a sound footer is refused by name, with its cause, or left out and listed."""
-    path = tree / "night=2026-01-02" / "part-0.parquet"
-    path.write_bytes(damaged(path.read_bytes())[how])
-    with pytest.raises(CorruptFileError, match=r"night=2026-01-02/part-0.parquet: cannot be read: .*skip") as raised:
-        plan(tree, COLUMNS)
-    assert raised.value.__cause__ is not None
-    assert "\n" not in str(raised.value)
-    scan = plan(tree, COLUMNS, on_error="skip")
-    assert scan.rows == 150
-    assert [name for name, _ in scan.skipped] == [str(path), str(tree / "notes.txt")]
-    assert scan.skipped[0][1]
-    with pytest.raises(MissingInputError, match=r"no rows; 1 skipped, the first \S+\.parquet: "):
-        plan(path, COLUMNS, on_error="skip")
-
-
-@pytest.mark.parametrize("options", [{}, {"compression": "none", "write_page_checksum": True, "use_dictionary": False}])
-def test_damaged_pages(tmp_path: Path, options: dict[str, Any]) -> None:
-    """A page damaged behind a sound footer is found in reading, by compression or checksum, and named."""
-    path = write(tmp_path / "a.parquet", sample(5000), row_group_size=1000, **options)
-    raw = bytearray(path.read_bytes())
-    start = pq.read_metadata(path).row_group(3).column(2).data_page_offset
-    raw[start + 60 : start + 1000] = bytes(940)
-    path.write_bytes(raw)
-    scan = plan(path, COLUMNS)
-    assert len(scan.pieces) == 1
-    with pytest.raises(CorruptFileError, match=r"a.parquet: cannot be read") as raised:
-        list(read(scan.pieces[0], scan.schema))
-    assert isinstance(raised.value.__cause__, OSError | pa.ArrowException)
 
 
 def test_damage_of_any_byte(tmp_path: Path) -> None:
