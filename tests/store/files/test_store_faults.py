@@ -182,26 +182,6 @@ def test_a_ledger_of_a_later_format_or_of_others_is_refused(stored, tmp_path, mo
         store.update(tmp_path / "data")
 
 
-def test_of_two_updates_at_once_one_is_refused_and_can_be_run_again(tmp_path, monkeypatch):
-    """Both read version 0; the second to commit is refused, folds again, and nothing counts twice."""
-    data = tmp_path / "data"
-    land(NIGHTS[0], data)
-    first, second = Store(tmp_path / "store"), Store(tmp_path / "store")
-    first.update(data, **FEW)
-    land(NIGHTS[1], data)
-    land(NIGHTS[2], data)
-    stale = second._context.ledger.read()
-    first.update(data / NIGHTS[1])
-    with monkeypatch.context() as patch:
-        patch.setattr(second._context.ledger, "read", lambda *_: stale)
-        with pytest.raises(StoreError, match="another update was committed meanwhile"):
-            second.update(data)
-        with pytest.raises(StoreError, match="run it again"):
-            second.remove(NIGHTS[0])
-    assert second.update(data).new == (NIGHTS[2],)
-    assert second.evaluate().to_json() == evaluate(data, **FEW).to_json()
-
-
 def planted(store: Store, path: Path, night: int, metadata: dict[bytes, bytes]) -> None:
     """Put a state file with other metadata, under the name that its bytes deserve, in a night's first place."""
     table = pq.read_table(path)

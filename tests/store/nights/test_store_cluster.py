@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from nightly import FEW, NIGHTS, correct, land
+from processes import run
 
 from streameval import Store
-from streameval.cli import main
 from streameval.engine import cluster as engine
 from streameval.engine import fold
 from streameval.engine.fold import TASK_ROWS
@@ -134,6 +133,10 @@ def test_an_error_of_a_worker_names_the_file_and_good_nights_count(client: Any, 
     assert [entry.partition for entry in store.partitions()] == [NIGHTS[0], *NIGHTS[2:6]]
     path.write_bytes(whole)
     assert store.update(data).new == (NIGHTS[1],)
+    with pytest.raises(MissingInputError):
+        store.update(tmp_path / "nothing")
+    with pytest.raises(OptionError, match="give one of them"):
+        Store(tmp_path / "store", client=client, threads=1).replace(data / NIGHTS[0])
 
 
 def test_a_worker_that_dies_is_replaced_and_nothing_counts_twice(data: Path, tmp_path: Path) -> None:
@@ -190,30 +193,13 @@ def test_looking_runs_on_a_worker(client: Any, data: Path, tmp_path: Path, monke
         assert found.to_json() == expected
         assert there.check(rules).to_dict() == judged
         words = [str(tmp_path / "store"), "--scheduler", client.scheduler.address, "--json", "-"]
-        shown = CliRunner().invoke(main, ["show", *words, "--metric", "agc_ratio"])
+        shown = run("show", *words, "--metric", "agc_ratio")
         assert json.loads(shown.stdout)["options"]["metrics"] == ["agc_ratio"], shown.stderr
-        done = CliRunner().invoke(main, ["check", *words, "--rule", "agc@0.25 >= 0.1"])
+        done = run("check", *words, "--rule", "agc@0.25 >= 0.1")
         assert (done.exit_code, json.loads(done.stdout)["passed"]) == (0, True)
     assert there.evaluate(metrics="agc").curve("roc").area == curve
     with pytest.raises(OptionError, match="give one of them"):
         Store(tmp_path / "store", client=client, threads=1).evaluate(metrics="pr_auc")
-
-
-def test_the_command_line_folds_on_a_scheduler(client: Any, data: Path, tmp_path: Path) -> None:
-    """Verbs that fold take ``--scheduler``; threads contradict it, and one that does not answer is named."""
-    store, address = str(tmp_path / "store"), client.scheduler.address
-    words = ["update", store, str(data / NIGHTS[0]), "--score", "score_lr", "--scheduler", address]
-    done = CliRunner().invoke(main, words)
-    assert (done.exit_code, "1 new" in done.stderr) == (0, True), done.stderr
-    for verb in (["replace", store, str(data / NIGHTS[0])], ["add", store, "--score", "score_nb"]):
-        done = CliRunner().invoke(main, [*verb, "--scheduler", address])
-        assert done.exit_code == 0, done.stderr
-    done = CliRunner().invoke(main, ["replace", store, str(data / NIGHTS[0]), "--scheduler", address, "--threads", "1"])
-    assert (done.exit_code, "give one of them" in done.stderr) == (2, True), done.stderr
-    with pytest.raises(OptionError, match="give one of them"):
-        Store(store, client=client, threads=1).replace(data / NIGHTS[0])
-    with pytest.raises(MissingInputError):
-        Store(store, client=client).update(tmp_path / "nothing")
 
 
 VERBS = (
@@ -245,10 +231,10 @@ def test_every_verb_gives_the_same_numbers_with_a_scheduler(client: Any, data: P
     address = client.scheduler.address
     for verb, prints in VERBS:
         told = []
-        for place, run in (("here", ["--threads", "2"]), ("there", ["--scheduler", address])):
+        for place, where in (("here", ["--threads", "2"]), ("there", ["--scheduler", address])):
             known = {"DATA": str(data), "STORE": str(tmp_path / place)}
             words = [word.replace("DATA", known["DATA"]).replace("STORE", known["STORE"]) for word in shlex.split(verb)]
-            done = CliRunner().invoke(main, [*words, *run, *(["--json", "-"] if prints else [])])
+            done = run(*words, *where, *(["--json", "-"] if prints else []))
             assert done.exit_code == 0, (verb, place, done.output, done.stderr)
             told.append(json.loads(done.stdout) if prints else done.stderr.replace(known["STORE"], ""))
         assert told[0] == told[1], verb
