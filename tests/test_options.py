@@ -139,11 +139,10 @@ def needed(name: str) -> dict[str, Any]:
 
 
 def base_of(name: str) -> dict[str, Any]:
-    """The inputs beside an option; several classes and sampled labels take no clusters."""
-    scores = ("classes_of_label", "sampled_by", "label_probability")
-    if name in ("classes_sampled", "clusters_sampled"):
-        return {"score": BASE["score"], "cluster": "id", "classes": "k"}
-    return {"score": BASE["score"]} if name in scores else BASE
+    """The inputs beside an option: clusters and classes, whose metrics take longest, only where it is about them."""
+    needs = {NEEDS[o.needs][0] for o in OPTIONS if o.name == name and o.needs}
+    about = ("metrics", "cluster", "classes", "unlabelled", "classes_sampled", "clusters_sampled")
+    return BASE if needs & {"cluster", "classes"} or name in about else {"score": BASE["score"]}
 
 
 @pytest.fixture(scope="module")
