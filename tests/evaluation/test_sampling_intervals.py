@@ -66,6 +66,21 @@ def spread(replicates: np.ndarray) -> float:
     return math.sqrt((replicates.size - 1) / replicates.size * np.square(replicates - replicates.mean()).sum())
 
 
+@cache
+def halves(weight: str | None) -> tuple[pa.Table, np.ndarray]:
+    """A table in which whole units lack their score, and the values of the rows that are left without each block."""
+    table = clustered()
+    missing = pc.less(pc.bit_wise_and(table["unit"], 7), 1)
+    table = table.append_column("lacking", pc.if_else(missing, None, table["v1"]))
+    blocks = blocks_of(table, "unit")
+    left = [table.filter(pa.array(blocks != block)) for block in np.unique(blocks)]
+    found = [evaluate(part, **HALVES, weight=weight, threads=1).results for part in left]
+    return table, np.array([[result.value for result in results] for results in found]).T
+
+
+HALVES: dict[str, Any] = {"score": "lacking", "metrics": ["roc_auc", "agc", "gini"], "nan": "half"}
+
+
 @pytest.mark.parametrize(
     ("approx", "bins", "bound"),
     [(False, 2048, 0.01), (True, 2048, 0.01), (False, 65536, 1e-9), (True, 65536, 1e-9), (False, "exact", 1e-9)],
@@ -73,14 +88,8 @@ def spread(replicates: np.ndarray) -> float:
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_missing_scores_that_count_as_halves_are_drawn_with_their_units(weight, bins, bound, approx):
     """The standard errors of ``nan="half"`` are those of the rows that are left, missing scores among them."""
-    table = clustered()
-    missing = pc.less(pc.bit_wise_and(table["unit"], 7), 1)  # whole units lack their score
-    table = table.append_column("lacking", pc.if_else(missing, None, table["v1"]))
-    options = {"score": "lacking", "metrics": ["roc_auc", "agc", "gini"], "nan": "half", "weight": weight}
-    blocks = blocks_of(table, "unit")
-    left = [evaluate(table.filter(pa.array(blocks != block)), **options).results for block in np.unique(blocks)]
-    replicates = np.array([[result.value for result in results] for results in left]).T
-    found = evaluate(table, **options, unit="unit", resample_bins=bins, approx=approx)
+    table, replicates = halves(weight)
+    found = evaluate(table, **HALVES, weight=weight, unit="unit", resample_bins=bins, approx=approx)
     assert len(found.results) == 3
     for result, values in zip(found.results, replicates, strict=True):
         assert result.stderr == pytest.approx(spread(values), rel=bound), result
