@@ -121,8 +121,7 @@ def test_metrics_of_classes_and_their_differences_are_the_jackknife(kind: str) -
             assert difference.stderr == pytest.approx(spread(want["two"] - want["one"]), rel=1e-9)
 
 
-@pytest.mark.parametrize("metric", ["aul", "roc_auc_by_size"])
-@pytest.mark.parametrize("kind", ["int64", "string"])
+@pytest.mark.parametrize(("metric", "kind"), [("aul", "int64"), ("roc_auc_by_size", "string")])
 def test_metrics_of_sizes_are_the_jackknife(metric: str, kind: str) -> None:
     """Own intervals leave out clusters; differences leave out rows by a unit that both clusterings have."""
     table = clustered(700, 200, kind=kind)
