@@ -326,10 +326,10 @@ print(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process alone is read from /proc")
 def test_memory_does_not_grow(tmp_path: Path) -> None:
-    """Five times the rows take the same memory, a few hundred MB at most."""
+    """Four times the rows take the same memory, a few hundred MB at most."""
     peaks = [
         int(subprocess.check_output([sys.executable, "-c", PEAK, str(tmp_path / rows), rows], text=True))
-        for rows in ("4_000_000", "20_000_000")
+        for rows in ("2_400_000", "9_600_000")
     ]
     assert peaks[1] < 1.25 * peaks[0]
     assert peaks[1] < 400_000  # KiB

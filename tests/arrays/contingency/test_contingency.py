@@ -107,7 +107,7 @@ def test_evaluation_names_give_the_same_values(case: dict[str, Any]) -> None:
         np.testing.assert_array_equal(found, flat, err_msg=key)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(labels)
 def test_scikit_learn_on_labels(points: list[tuple[int, int]]) -> None:
     """The module-level functions agree with scikit-learn on tables that are not degenerate."""
@@ -215,7 +215,7 @@ def test_sampled_range_equals_the_summed_one() -> None:
         assert kernels._sampled(*given, sigma) == pytest.approx(kernels._summed(*given, 0), rel=1e-13)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.integers(1, 10**5), st.integers(1, 10**5), st.integers(2, 10**5))
 def test_each_hth_count_gives_the_mean_over_all(a: int, b: int, more: int) -> None:
     """A part of the counts is enough: the mean agrees with that over all counts, for means and spreads of all sizes."""

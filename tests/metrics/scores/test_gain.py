@@ -46,7 +46,7 @@ def area(groups, truncate, *, ratio, weights=None):
     return gain_truth(exact, list(map(sum, groups)), truncate, ratio=ratio)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(groups_of, st.sampled_from(POINTS), st.lists(st.integers(0, 50), max_size=6))
 def test_histograms_hold_operating_points(groups, at, cuts):
     """Whatever the bins, the exact value is inside, or both have the same reason."""
@@ -143,7 +143,7 @@ def test_no_split_changes_a_result(weighted):
         assert b.value == pytest.approx(a.value, rel=1e-12 if weighted else 0, abs=0)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(groups_of, st.lists(st.integers(0, 50), max_size=6), st.sampled_from(TRUNCATIONS), st.booleans())
 def test_histogram_interval_holds_the_area(groups, cuts, truncate, ratio):
     """Whatever the bins, the exact value lies in the interval; bins of one score are exact."""
@@ -173,7 +173,7 @@ def test_weighted_histogram_interval(groups, cuts, ratio, random):
     assert cut.reason or sum(map(sum, groups)) <= 2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(*[st.integers(0, 300)] * 5, st.integers(1, 300), st.booleans())
 def test_turning_points_find_the_extremes(above, n, p, more_n, more_p, need, ratio):
     """The few candidates of a cut bin are as extreme as all of its points."""

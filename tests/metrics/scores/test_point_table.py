@@ -175,7 +175,7 @@ class Cut:
         return self._parts[::-1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 8), st.booleans(), st.integers(0, 4)), min_size=2, max_size=25).filter(
         lambda rows: len({label for _, label, weight in rows if weight}) == 2
