@@ -71,7 +71,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    """A client of two processes, which is not the active one."""
+    """A client of two processes, which is not the active one; tests that kill workers have their own."""
     import distributed
 
     small: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}

@@ -61,13 +61,6 @@ def cluster(n_workers: int = 2, **options: Any) -> Iterator[Any]:
         yield client
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """A client of two processes."""
-    with cluster() as found:
-        yield found
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _small_ranges() -> Iterator[None]:
     """Ranges and shards a small part of their size, so that few rows have several."""

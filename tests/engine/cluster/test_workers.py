@@ -48,13 +48,6 @@ def cluster(n_workers: int, **options: Any) -> Iterator[Any]:
         yield client
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """A client of two processes."""
-    with cluster(2) as found:
-        yield found
-
-
 # -- workers that have left -------------------------------------------------------------------------------------------
 
 
