@@ -212,8 +212,7 @@ def test_what_means_do_not_go_with_is_refused(options: dict[str, Any], message: 
         evaluate(DATA, **{"score": "score", "mean_over": "user"} | options)
 
 
-@pytest.mark.parametrize("column", ["user", "name", "far"])
-@pytest.mark.parametrize("weight", ["rows", "equal"])
+@pytest.mark.parametrize(("column", "weight"), [("user", "rows"), ("name", "equal"), ("far", "rows")])
 def test_intervals_are_the_jackknife_over_groups(column: str, weight: str) -> None:
     """Narrow, wide and hashed ids, rows without one: each block of groups is left out as if it were not there."""
     random, rows = np.random.default_rng(4), 900
