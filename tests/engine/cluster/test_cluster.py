@@ -154,9 +154,9 @@ def test_a_limit_too_low_for_workers_is_said_beforehand(
     """It names the limit that suffices, which is then silent; the values are the same."""
     given: dict[str, Any] = {"score": "score_a", "metrics": "roc_auc", "client": client}
     with caplog.at_level(logging.WARNING, "streameval"):
-        little = evaluate(simulated, **given, memory="1MiB").results
+        little = evaluate(simulated, **given, memory="512KiB").results
     [record, _] = caplog.records  # rows of finished tasks do not fit either
-    assert "1.0 MB of memory of a worker is too little" in record.getMessage()
+    assert "524.3 kB of memory of a worker is too little" in record.getMessage()
     [least] = re.findall(r"give (\d+) MiB \(--memory\)", record.getMessage())
     caplog.clear()
     with caplog.at_level(logging.WARNING, "streameval"):
