@@ -554,7 +554,9 @@ def test_what_a_command_advises_works(
     assert refused.exit_code in (1, 2)
     assert words in refused.stderr
     verbs = [
-        main.commands[verb] for verb in main.commands if re.search(rf"\b{verb}\b", f"{command[:9]} {refused.stderr}")
+        main.commands[verb]
+        for verb in main.commands
+        if re.search(rf"\b{verb}\b", f"{command.split()[0]} {refused.stderr}")
     ]
     taken = {name for verb in verbs for param in verb.params for name in param.opts}
     assert set(re.findall(r"--[a-z][a-z-]*", refused.stderr.rpartition("Error: ")[2])) <= {*taken, "--help"}
