@@ -69,7 +69,7 @@ def pytest_collection_finish() -> None:
         )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def client() -> Iterator[Any]:
     """A client of two processes, which is not the active one; tests that kill workers have their own."""
     import distributed

@@ -265,7 +265,7 @@ def test_areas_over_campaigns_of_equal_scores_are_right_or_null(options: dict[st
     Without a check, those of areas were off by 21 % on tables like these, though the grid's own values were right.
     """
     found = []
-    for seed in range(1, 7):
+    for seed in range(1, 4):
         exact = _jackknife(seed, "weight" in options)
         given = {"unit": "unit", "truncate": (0.1, 0.4), "metrics": AREAS, **options}
         for one in evaluate(pa.table(_campaigns(seed)), score="score", **given).results:
