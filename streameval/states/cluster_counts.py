@@ -124,7 +124,7 @@ class ClusterSpec:
         held, flag = [*batches], pc.field("labelled")
         parts = [[batch.filter(test).drop_columns(["labelled"]) for batch in held] for test in (flag, ~flag)]
         keyed, every = (self._read(part, budget) for part in parts)
-        return ClusterCounts(self, keyed, *facts, every)
+        return ClusterCounts(self, keyed, *facts, every=every)
 
     def _read(self, batches: Iterable[pa.RecordBatch], budget: Budget) -> KeyedCounts:
         return KeyedCounts(self.layout, read_segments(self.layout, batches, lambda keys: keys >> SHIFT, budget))
@@ -182,9 +182,9 @@ def counts_both(spec: object) -> bool:
 
 def of_rows(spec: S, rows: str) -> S:
     """The spec of clusters, or of groups of them, that counts other rows."""
-    if isinstance(spec, SplitSpec):
-        return replace(spec, inner=replace(spec.inner, rows=rows))
-    return replace(spec, rows=rows)
+    changes = {"inner": replace(spec.inner, rows=rows)} if isinstance(spec, SplitSpec) else {"rows": rows}
+    changed: S = replace(cast("Any", spec), **changes)
+    return changed
 
 
 def facts_of_both(facts: Array, *, labelled: bool) -> Array:
@@ -223,7 +223,7 @@ class ClusterCounts(Stored):
     single_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     bare_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
-    every: KeyedCounts | None = None
+    every: KeyedCounts | None = field(default=None, kw_only=True)
 
     def runs(self) -> Mapping[str, KeyedCounts]:
         """The keyed counts, which grow with the rows."""
@@ -231,9 +231,9 @@ class ClusterCounts(Stored):
 
     def with_labels(self, labelled: ClusterCounts) -> ClusterCounts:
         """The state of every row, which this is, together with that of labelled rows."""
-        facts = [np.concatenate([getattr(one, name) for name in self.fact_names]) for one in (self, labelled)]
-        both = sum(facts_of_both(one, labelled=number > 0) for number, one in enumerate(facts))
-        return ClusterCounts(of_rows(self.spec, "both"), labelled.keyed, *both.reshape(3, 2), self.keyed)
+        own, theirs = (np.concatenate([getattr(one, name) for name in self.fact_names]) for one in (self, labelled))
+        facts = facts_of_both(own, labelled=False) + facts_of_both(theirs, labelled=True)
+        return ClusterCounts(of_rows(self.spec, "both"), labelled.keyed, *facts.reshape(3, 2), every=self.keyed)
 
     def totals(self) -> Totals:
         """Rows in clusters."""
