@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError
 
 from streameval import Accumulator, Store, saving
 from streameval.errors import OptionError, StoreError
-from streameval.store.files import delta
+from streameval.store.files import delta, published
 from streameval.store.files.delta import LOG, RowTable, commit_numbers
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ def test_everything_is_on_the_disk_before_what_names_it(tmp_path, data, monkeypa
         write(table, *rest)
         steps.append(("commit", table.location.path))
 
-    monkeypatch.setattr(saving, "sync", watch)
-    monkeypatch.setattr(delta, "sync", watch)
+    for module in (saving, delta, published):
+        monkeypatch.setattr(module, "sync", watch)
     monkeypatch.setattr(RowTable, "_write", commit)
     monkeypatch.setattr(Path, "replace", rename)
     store = Store(tmp_path / "store", threads=1)
@@ -153,9 +153,11 @@ def test_everything_is_on_the_disk_before_what_names_it(tmp_path, data, monkeypa
     accumulator.update(pq.read_table(data / NAMES[0], partitioning=None))
     accumulator.save(tmp_path / "saved")
     for i, (what, path) in enumerate(steps):
-        if what == "rename":
-            synced = [str(Path(path).parent)] if Path(path).suffix != ".parquet" else [path, str(Path(path).parent)]
-            assert steps[i + 1 : i + 1 + len(synced)] == [("sync", name) for name in synced]
+        if what == "rename" and Path(path).suffix == ".parquet":  # files of a commit wait together, before it
+            until = next((j for j in range(i, len(steps)) if steps[j][0] == "commit"), len(steps))
+            assert ("sync", str(Path(path).parent)) in steps[steps.index(("sync", path), i, until) : until]
+        elif what == "rename":
+            assert steps[i + 1] == ("sync", str(Path(path).parent))
         if what == "commit":
             log = Path(path, LOG)
             (file, *folders) = [Path(synced) for _, synced in steps[i + 1 : i + 6]]
