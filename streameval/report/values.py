@@ -434,7 +434,8 @@ def classes_said(results: Mapping[str, Scalar], meaning: Meaning | None) -> str:
     own = [one for one in results.values() if one.groups is None and one.value == one.value]
     if meaning is None or meaning.better is None or len(own) < 2:
         return said
-    worst = (min if meaning.better == "higher" else max)(own, key=lambda one: one.value)
+    sign = 1 if meaning.better == "higher" else -1
+    worst = min(own, key=lambda one: sign * one.value)
     return f"{said} The worst is class {worst.label_class}, {number(worst.value, digits(one.value for one in own))}."
 
 

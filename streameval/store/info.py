@@ -166,7 +166,9 @@ def info(context: StoreContext, *, verify: bool) -> Info:
     undecided: dict[str, tuple[str, ...]] | None
     try:
         log = context.judgements(snapshot)
-        unfolded = {one.partition: (one.rule,) for one in log.unfolded(entries) if one.accepted is None}
+        unfolded: dict[str, tuple[str, ...]] = {
+            one.partition: (one.rule,) for one in log.unfolded(entries) if one.accepted is None
+        }
         failing, undecided = log.failing(entries) | unfolded, log.failing(entries, "undecided")
     except StoreError as error:  # everything else is still told
         failing, undecided, damaged = None, None, (str(error), *(damaged or ()))

@@ -92,7 +92,6 @@ def plan_labels(
     given = {name: value for name, value in locals().items() if name not in ("data", "progress")}
     options = checked(given | {"pilot": pilot if pilot is None else os.fspath(pilot)}, "plan_labels")
     run: dict[str, Any] = {"memory": memory, "spill": spill, "threads": threads, "progress": progress}
-    version = {"delta_version": delta_version, "snapshot": snapshot}
     test = None if where is None else Where.of(getattr(options["where"], "value", options["where"]))
     columns = list(dict.fromkeys((IdName(id), score, *(test.columns if test else ()))))
     if pilot is not None:
@@ -101,17 +100,19 @@ def plan_labels(
                 f"{name} would change nothing: the labels of the pilot are in its store; leave it out", name
             )
         context = StoreContext(Location.of(pilot, None), None, run, 0.0)
-        snapshot, configuration = context.begun()
-        nights = Nights([*snapshot.entries.values()], configuration, context.compaction)
+        stored, configuration = context.begun()
+        nights = Nights([*stored.entries.values()], configuration, context.compaction)
         drawn = _pilot_of(nights, context, score, options["for_"])
     else:
-        named = {"label": label, "pos_label": pos_label, "where": where, "score": score, "nan": "drop"} | version
+        named: dict[str, Any] = {"label": label, "pos_label": pos_label, "where": where, "score": score, "nan": "drop"}
+        named |= {"delta_version": delta_version, "snapshot": snapshot}
         request = Request.checked(run | named | {"metrics": for_, "sampled_by": "uniform"})
         files = Files.requested(data, request)
         with files.engine.progress:
             [wanted], folded = files.states(request)
             drawn = Pilot.of(files.engine, wanted, folded.states[wanted.spec])
-    scanned = scan.plan(data, columns, where=test, threads=drawn.engine.budget.threads, **version)
+    threads = drawn.engine.budget.threads
+    scanned = scan.plan(data, columns, where=test, threads=threads, delta_version=delta_version, snapshot=snapshot)
     widened = scanned if pilot is None else configuration.widen_columns(scanned)
     return drawn.plan(widened, test, id, budget, options)
 
