@@ -20,7 +20,6 @@ import numpy as np
 from streameval.kernels import groups as kernels
 from streameval.kernels import segments
 from streameval.kernels.fused import FUSED
-from streameval.kernels.keyed.sorting import sort_words
 from streameval.states.grouped.tag_words import bases
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts
@@ -121,12 +120,11 @@ class SortedRows(NamedTuple):
             segments.place_labelled(given, pieces, codes - np.uint32(2 * start), cursor, words, kernels.CELL_BITS)
         buckets = np.flatnonzero(np.diff(bounds[::2]))
         starts = np.append(bounds[2 * buckets], bounds[-1])
-        spare = np.empty_like(words)
         if words.itemsize == 4:
-            kernels.sort_words(words, starts, spare, kernels.KEY_SHIFT)
+            kernels.sort_words(words, starts, np.empty_like(words), kernels.KEY_SHIFT)
         else:
             for a, b in pairwise(starts.tolist()):
-                sort_words(words[a:b], spare)
+                words[a:b].sort()
         return cls(words, starts, buckets + start)
 
     def ties(self, kind: str) -> Ties:

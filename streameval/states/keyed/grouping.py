@@ -20,7 +20,7 @@ from streameval.kernels import segments as kernels
 from streameval.kernels.exact import joined_halves
 from streameval.kernels.fused import FUSED
 from streameval.kernels.keyed.ranked import WORDS, tally_words
-from streameval.kernels.keyed.sorting import count_rows, index_rows, sort_rows, sort_words, weigh_rows
+from streameval.kernels.keyed.sorting import count_rows, index_rows, sort_rows, weigh_rows
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Columns, SegmentAddresses
 
 if TYPE_CHECKING:
@@ -120,22 +120,20 @@ class LabelledWords:
         Stretches with at most `room` rows together are counted together; only for keys that are distinct without their
         bucket.
         """
-        spare = np.empty(np.diff(self.bounds).max(initial=0), np.uint64)
         for first, last in _together(self.bounds, room):
             size, n = int(self.bounds[last] - self.bounds[first]), 0
             columns = _empty_counts(size)
             for begin, end in pairwise(self.bounds[first : last + 1].tolist()):
                 words = self.words[begin:end]
-                sort_words(words, spare)
+                words.sort()
                 n += kernels.tally_sorted(words, np.uint64(self.top), *(column[n:] for column in columns))
             keys, neg, pos = (column[:n] for column in columns)
             yield Counts(keys, _no_rest(keys), neg, pos, bucket=int(self.buckets[first]))
 
     def ranked(self, above: tuple[int, int], negatives: int) -> Ranked:
         """`Ranked` of the distinct keys, which are not stored."""
-        spare = np.empty(np.diff(self.bounds).max(initial=0), np.uint64)
         for begin, end in pairwise(self.bounds.tolist()):
-            sort_words(self.words[begin:end], spare)
+            self.words[begin:end].sort()
         return _rank(partial(FUSED[self.layout, "areas"], self.words), above, negatives)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
 from streameval.kernels.jit import jit
 from streameval.kernels.keyed import sizes as kernels
-from streameval.kernels.keyed.sorting import DIGIT, sort_bucket, sort_words
+from streameval.kernels.keyed.sorting import DIGIT, sort_bucket
 from streameval.kernels.keys import ID_BUCKETS, MIX, unmix
 from streameval.states import cluster_counts, cluster_sizes
 from streameval.states.cluster_counts import ClusterCounts, ClusterSpec, id_type
@@ -293,15 +293,6 @@ WORDS = {
 }
 
 
-def check(words: np.ndarray) -> None:
-    """Sorted words are those of NumPy."""
-    given_words, expected = words.copy(), np.sort(words)
-    spare = np.zeros(words.size + 1, words.dtype)
-    sort_words(given_words, spare)
-    np.testing.assert_array_equal(given_words, expected)
-    assert not spare[words.size]
-
-
 @jit
 def sorted_bucket(words, size, shift):
     """`sort_bucket` of some of the words."""
@@ -334,18 +325,6 @@ def test_words_of_a_bucket_are_sorted(shape: str, shift: int, size: int) -> None
     assert found[size] == words[size]
 
 
-@settings(max_examples=50)
-@given(
-    st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 63), st.integers(0, 600)), max_size=5),
-    st.integers(0, 2**32),
-)
-def test_clumps_of_words_are_sorted(clumps: list[tuple[int, int, int]], seed: int) -> None:
-    """Any mixture of clumps: each has its place, a spread in bits and a number of words, and wraps around."""
-    random = np.random.default_rng(seed)
-    parts = [np.uint64(low) + random.integers(0, 1 << spread, rows, np.uint64) for low, spread, rows in clumps]
-    check(random.permutation(np.concatenate([np.empty(0, np.uint64), *parts])))
-
-
 @pytest.mark.parametrize("rows", [0, 1, 200, 3000])
 def test_many_rows_of_a_word_are_sorted_by_their_further_words(rows: int) -> None:
     """Rows of one word, of few, and of many; those of a group are as many as the group has."""
@@ -376,25 +355,3 @@ def test_rows_of_both_labels_are_grouped(first: str, last: str, further: int) ->
     counts = np.zeros((2, len(expected)), np.int64)
     np.add.at(counts, (label.astype(int), inverse.reshape(-1)), 1)
     np.testing.assert_array_equal((found.neg, found.pos), counts)
-
-
-@pytest.mark.parametrize("size", [1, 47, 48, 49, 50, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025])
-@pytest.mark.parametrize("bits", [1, 6, 20, 64])
-def test_any_number_of_words_is_sorted(size: int, bits: int) -> None:
-    """Around the numbers of words at which the method changes, with many equal words and few."""
-    check(EVEN[:size] >> np.uint64(64 - bits))
-
-
-@pytest.mark.parametrize("size", [3000, 1 << 16, 300_000, (1 << 21) + 1])
-@pytest.mark.parametrize("shape", ["groups", "hot", "outlier", "floats", "late"])
-def test_words_that_share_leading_digits_are_sorted(shape: str, size: int) -> None:
-    """Words of which insertion moves few, and words of which it would move many, at once or at the end only."""
-    even = RANDOM.integers(0, 1 << 62, size, np.uint64)
-    words = {
-        "groups": even[RANDOM.integers(0, size // 50, size)] & np.uint64(0xFFFFFFFF << 30) | even >> np.uint64(34),
-        "hot": np.where(RANDOM.random(size) < 0.9, np.uint64(1 << 40), even),
-        "outlier": np.append(even[1:] >> np.uint64(40), np.uint64(1 << 63)),
-        "floats": RANDOM.standard_normal(size).view(np.uint64),
-        "late": np.where(np.arange(size) % 8, even, ~np.arange(size, dtype=np.uint64)),
-    }
-    check(words[shape])
