@@ -114,18 +114,12 @@ def encode_f8(score, label, words, codes):
     return missing
 
 
-@inlined
-def code_id(number, label, shift):
-    """Word and code of an id; the bucket is the bits of the word above `shift`."""
-    word = number * _MIX
-    return word, (np.uint32(word >> shift) << np.uint32(1)) | np.uint32(label)
-
-
 @jit
 def encode_id(ids, label, shift, words, codes):
     """Mix 64-bit ids bijectively; a word is a whole mixed id, and its bucket is the bits above `shift`."""
     for i in range(ids.size):
-        words[i], codes[i] = code_id(ids[i], label[i], shift)
+        words[i] = word = ids[i] * _MIX
+        codes[i] = (np.uint32(word >> shift) << np.uint32(1)) | np.uint32(label[i])
 
 
 @jit

@@ -6,7 +6,6 @@ import numpy as np
 
 from streameval.kernels.exact import compensated, two_sum
 from streameval.kernels.jit import inlined, jit
-from streameval.kernels.keys import code_id
 from streameval.kernels.prefetch import LINE, prefetch
 
 LONG = 1 << 11  # rows of a piece that may be grouped before it is stored
@@ -264,37 +263,3 @@ def absorb(words, rest, codes, further, table):
             rest[kept, c] = rest[i, c]
         kept += _ONE - hit
     return np.int64(kept)
-
-
-@jit
-def absorb_ids(ids, label, more, further, shift, words, codes, rest, table):
-    """`encode_id` and `absorb` in one loop, for rows whose further words are `more`, of shape (n, n_further)."""
-    kept, columns = np.uint64(0), len(further)
-    for i in range(ids.size):
-        word, code = code_id(ids[i], label[i], shift)
-        words[kept], codes[kept] = word, code
-        for c in range(columns):
-            rest[kept, c] = more[i, c]
-        kept += _ONE - _count_row(word, label[i], more, i, columns, table)
-    return np.int64(kept)
-
-
-@jit
-def find_runs(columns, starts):
-    """Write the first row of each run of equal keys to `starts`; returns the number of runs, or −1 if they fill it.
-
-    Parameters
-    ----------
-    columns : tuple of uint64 arrays of shape (n,), the words of the keys
-    starts : int64 array of at least two items, filled from the front
-    """
-    starts[0], runs = 0, np.uint64(1)
-    for i in range(1, columns[0].size):
-        changed = False
-        for column in columns:
-            changed |= column[i] != column[i - 1]
-        starts[runs] = i
-        runs += np.uint64(changed)
-        if runs == np.uint64(starts.size):
-            return -1
-    return np.int64(runs)

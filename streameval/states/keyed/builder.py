@@ -147,18 +147,11 @@ class SegmentBuilder:
             self.add_ids([column[once] for column in columns], label=label[once])
             self._counted_items.add_ids([column[~once] for column in columns], counts[~once], label[~once])
             return
-        for part, room in self._rooms(first.size):
-            words, codes, rest = self._words[room], self._codes[room], self._rest[room]
-            if self._hot is not None:
-                given = first[part], label[part], [column[part] for column in more]
-                self._size = room.start + self._hot.encode_ids(*given, words, codes, rest)
-                self._drop_idle()
-                continue
+
+        def encode(part: slice, words: Array, codes: Array) -> None:
             encode_id(first[part], label[part], SHIFT, words, codes)
-            for c, column in enumerate(more):
-                rest[:, c] = column[part]
-            self._fill(room, part, counts, NO_WEIGHTS)
-            self._take_hot(room)
+
+        self.add(first.size, encode, np.column_stack(more) if more else None, counts=counts)
 
     @property
     def _counted_items(self) -> SegmentBuilder:
@@ -169,7 +162,10 @@ class SegmentBuilder:
         return self._items
 
     def _take_hot(self, room: slice) -> None:
-        """Count the rows of hot keys among those just encoded, or learn the hot keys from all collected rows."""
+        """Count the rows of hot keys among those just encoded, or learn the hot keys from all collected rows.
+
+        Keys of which few rows are left are forgotten.
+        """
         if self._hot is None and self._learns and hot.LEARN <= self._size < hot.FULL:
             room, self._learns = slice(0, self._size), False
             columns = self._words[room], self._rest[room], self._codes[room]
@@ -177,13 +173,9 @@ class SegmentBuilder:
         if self._hot is not None:
             columns = self._words[room], self._rest[room], self._codes[room]
             self._size = room.start + self._hot.absorb(*columns)
-            self._drop_idle()
-
-    def _drop_idle(self) -> None:
-        """Forget the hot keys if few rows have one, and learn new ones."""
-        if self._hot is not None and not self._hot.worth:
-            self._store_hot()
-            self._learns = True
+            if not self._hot.worth:
+                self._store_hot()
+                self._learns = True
 
     def _store_hot(self) -> None:
         """Store the counts of the hot keys as a segment and forget the keys."""

@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 from streameval.kernels import segments as kernels
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import MIX
-from streameval.states.keyed.ids import SHIFT
 from streameval.states.keyed.layout import NO_COUNTS
 
 if TYPE_CHECKING:
@@ -95,24 +94,6 @@ class HotKeys:
         self._rows += words.size
         left: int = kernels.absorb(words, rest, codes, self._further, self._table)
         self._counted += words.size - left
-        return left
-
-    def encode_ids(
-        self, ids: Array, label: Array, more: Sequence[Array], words: Array, codes: Array, rest: Array
-    ) -> int:
-        """Encode rows of ids and absorb them in one loop; returns the number of other rows.
-
-        Parameters
-        ----------
-        ids, label, more : the first words, not mixed, the labels, and one array for each further word
-        words, codes, rest : outputs
-        """
-        self._rows += ids.size
-        stacked = more[0].reshape(-1, 1) if len(more) == 1 else np.column_stack([ids[:, np.newaxis][:, :0], *more])
-        left: int = kernels.absorb_ids(
-            ids, label, read_only(stacked), self._further, SHIFT, words, codes, rest, self._table
-        )
-        self._counted += ids.size - left
         return left
 
     @property
@@ -206,9 +187,14 @@ def run_starts(columns: Sequence[Array]) -> Array | None:
     glances = range(0, max(0, rows - _GLANCE) + 1, max(_GLANCE, rows // _GLANCES))
     if rows < LONG_RUN or not all(_has_long_runs([column[at : at + _GLANCE] for column in columns]) for at in glances):
         return None
-    starts = np.empty(rows // LONG_RUN + 1, np.int64)
-    runs = kernels.find_runs(tuple(read_only(np.ascontiguousarray(column, np.uint64)) for column in columns), starts)
-    return None if runs < 0 else starts[:runs]
+    starts = np.flatnonzero(_begins_run(columns))
+    return starts if starts.size * LONG_RUN <= rows else None
+
+
+def _begins_run(columns: Sequence[Array]) -> Array:
+    """Whether each row differs from the one before it."""
+    differs = np.append(True, np.logical_or.reduce([column[1:] != column[:-1] for column in columns]))
+    return differs[: columns[0].size]
 
 
 def _has_long_runs(columns: Sequence[Array]) -> bool:
@@ -216,7 +202,7 @@ def _has_long_runs(columns: Sequence[Array]) -> bool:
     keys = columns[0]
     for column in columns[1:]:  # hash collisions do no harm here
         keys = keys * np.uint64(MIX) + column
-    first = keys[np.append(True, keys[1:] != keys[:-1])]
+    first = keys[_begins_run([keys])]
     return bool(first.size * LONG_RUN <= keys.size and np.unique(first).size * 2 > first.size)
 
 
