@@ -27,7 +27,7 @@ from streameval.arrays.inputs import checked, fold, generator, indicators, joint
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.ranking import AveragePrecision, PartialAuc, RocAuc
-from streameval.states.protocol import PlainState, Totals
+from streameval.states.protocol import Totals
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.parts import ScorePart, known
 
@@ -45,7 +45,7 @@ _NOTHING = Totals(0, 0, 0.0, 0.0)
 _DRAWS = 1 << 20  # number of pairs drawn at a time
 
 
-class _FewPoints(PlainState):
+class _FewPoints:
     """The state of a few points, with the interface of `ScoreCounts`; it is created in microseconds."""
 
     def __init__(self, label: Array, score: Array) -> None:

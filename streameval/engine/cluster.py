@@ -282,7 +282,7 @@ class ClusterEngine:
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; ranges are finalized on workers, small states in this process."""
-        places = [self._where(state) for state, _ in jobs]
+        places = [self._where(state.spec) for state, _ in jobs]
         here = [i for i, ranges in enumerate(places) if ranges is None]
         results = dict(zip(here, self.local.finalize([jobs[i] for i in here]), strict=True))
         for ranges in self.ranges:
@@ -295,16 +295,16 @@ class ClusterEngine:
     def _partials(self, ranges: Ranges, jobs: Sequence[Job]) -> list[Any]:
         """For every range and every state, the partials of its shards in the range."""
         key, nodes, resources = key_factory(), [], self._resources(1)
-        sent = [(state.holder, state.spec, work.packed(metrics)) for state, metrics in jobs]
+        sent = [(state.spec, work.packed(metrics)) for state, metrics in jobs]
         for r, future in enumerate(ranges.futures):
-            wanted = [(holder, spec, ranges.of(holder, r), metrics) for holder, spec, metrics in sent]
+            wanted = [(spec, ranges.of(spec, r), metrics) for spec, metrics in sent]
             one = task(work.finalize, wanted=wanted, resources=resources)
             nodes.append(one(future, ranges.outlines, dask_key_name=key("finalize", r)))
         return self.connection.gather(self.connection.submit(nodes))
 
     def dump(self, state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Serialise a state: ranges on workers, the table of a state that is not additive on one of them."""
-        ranges = self._where(state)
+        ranges = self._where(state.spec)
         if ranges is None:
             return self.local.dump(state)
         schema = codec.schema_of(state)
@@ -316,9 +316,9 @@ class ClusterEngine:
         parts: list[tuple[str | None, list[int]]] = [(None, every)]  # of the table as a whole, or of a run in a range
         if state.spec.traits.additive:
             parts = [(run, [number]) for run in state.runs() for number in every]
-        key, nodes, wanted = key_factory(), [], (state.holder, state.spec, schema)
+        key, nodes, wanted = key_factory(), [], (state.spec, schema)
         for i, (run, numbers) in enumerate(parts):
-            shards = [shard for number in numbers for shard in ranges.of(state.holder, number)] or [(0, 0)]
+            shards = [shard for number in numbers for shard in ranges.of(state.spec, number)] or [(0, 0)]
             interval = shards[0][0], shards[-1][1]
             one = task(work.dump, wanted=wanted, interval=interval, run=run, resources=self._resources(1))
             futures = [ranges.futures[number] for number in numbers]
@@ -327,13 +327,13 @@ class ClusterEngine:
         while due:
             yield from self.connection.gather([due.pop()])[0]
 
-    def _where(self, state: State | FirstRound) -> Ranges | None:
+    def _where(self, spec: StoredSpec | None) -> Ranges | None:
         """The ranges with the rows of a state, those of the latest pass; None if the rows are in this process."""
-        return next((ranges for ranges in reversed(self.ranges) if state.holder in ranges.shards), None)
+        return next((ranges for ranges in reversed(self.ranges) if spec in ranges.shards), None)
 
     def rounds(self, first: FirstRound, finish: Callable[[list[list[Any]]], T]) -> T:
         """Do the rounds that begin with rows of a state; see `streameval.engine.Engine.rounds`."""
-        ranges = self._where(first)
+        ranges = self._where(first.holder)
         if ranges is None:
             return self.local.rounds(first, finish)
         return self._rounds_of(ranges, first, finish)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from streameval.states.keyed.layout import Interval
     from streameval.states.late import LateLabels
-    from streameval.states.protocol import State, StoredSpec
+    from streameval.states.protocol import StoredSpec
 
     Key = StoredSpec | str  # of rows: the spec of their state, or `ROWS`
     Range = Mapping[Key, Rows]
@@ -182,7 +182,7 @@ def join(parts: Sequence[Part | Range]) -> Range:
 def finalize(
     ranges: Range,
     outlines: Folded,
-    wanted: Sequence[tuple[StoredSpec, StoredSpec, Sequence[Interval], Sequence[Metric] | bytes]],
+    wanted: Sequence[tuple[StoredSpec, Sequence[Interval], Sequence[Metric] | bytes]],
     resources: Resources,
 ) -> list[list[list[list[Any]]]]:
     """Partials of the shards of one range, for several states.
@@ -191,8 +191,7 @@ def finalize(
     ----------
     ranges : rows of the range, by spec
     outlines : outlines of the full states
-    wanted : for each state, the spec of the state that holds its rows, its spec, its shards in the range, and its
-        metrics, which may be packed
+    wanted : for each state, its spec, its shards in the range, and its metrics, which may be packed
     resources : memory and spill settings
 
     Returns
@@ -200,8 +199,8 @@ def finalize(
     For each state, the partials of each shard.
     """
     values = []
-    for holder, spec, shards, packed in wanted:
-        state = _of(spec, restored(outlines.states[holder], ranges[holder]), resources)
+    for spec, shards, packed in wanted:
+        state = restored(outlines.states[spec], ranges[spec])
         metrics = unpacked(packed) if isinstance(packed, bytes) else packed
         values.append([partials(state, shard, metrics, resources.budget) for shard in shards])
     return values
@@ -210,7 +209,7 @@ def finalize(
 def dump(
     ranges: Sequence[Part | Range],
     outlines: Folded,
-    wanted: tuple[StoredSpec, StoredSpec, pa.Schema],
+    wanted: tuple[StoredSpec, pa.Schema],
     interval: Interval,
     run: str | None,
     resources: Resources,
@@ -221,7 +220,7 @@ def dump(
     ----------
     ranges : rows of the ranges, by spec
     outlines : outlines of the full states
-    wanted : the spec of the state that holds the rows, the state's spec, and the schema of the batches
+    wanted : the spec of the state, and the schema of the batches
     interval : the buckets of the ranges
     run : the name of the run to take; None takes the table as a whole
     resources : memory and spill settings
@@ -231,19 +230,13 @@ def dump(
     ClusterError
         If the rows are not those of the outlines.
     """
-    holder, spec, schema = wanted
-    rows = joined([part[holder] for part in map(_rows, ranges)])
-    for name, counts in outlines.states[holder].runs().items():
+    spec, schema = wanted
+    rows = joined([part[spec] for part in map(_rows, ranges)])
+    for name, counts in outlines.states[spec].runs().items():
         rows[name].check(counts, interval)
-    state = _of(spec, outlines.states[holder].with_runs(rows), resources)
+    state = outlines.states[spec].with_runs(rows)
     parts = [state] if run is None else codec.divided(state)[run]
     return [batch for part in parts for batch in codec.stored_batches(part, schema, resources.budget)]
-
-
-def _of(spec: StoredSpec, state: Any, resources: Resources) -> State:
-    """The state of a spec, from the state that holds its rows: this one, or the one derived from it."""
-    derived: State = state if spec == state.spec else state.total(resources.budget)
-    return derived
 
 
 def packed(metrics: Sequence[Metric]) -> Sequence[Metric] | bytes:

@@ -247,7 +247,7 @@ class ClusterReplication(Replication):
         own = left_out.without_rows(changes, self.request.of, int(changes.table.clusters.sum()))
         paired: Resampled | str = _NO_COMMON_UNITS if self.resampling.unit is None else _NO_CELLS
         if blocks is not None:
-            paired = left_out.without_rows(changes.paired or _changes(engine, blocks), self.resampling.named_unit)
+            paired = left_out.without_rows(_changes(engine, blocks), self.resampling.named_unit)
         return Sources(SizeState(changes.table, cast("ClusterCounts", state).dropped_rows), own, paired)
 
 

@@ -19,7 +19,7 @@ from streameval.engine import Engine, Work, start
 from streameval.engine.fold import Folded, Plan, batch_rows, builder_bytes, row_width
 from streameval.errors import MissingInputError
 from streameval.evaluation.families import MetricRequest, assignment_cells, planned
-from streameval.evaluation.intervals import block_requests, derived_requests, folded_specs
+from streameval.evaluation.intervals import block_requests, folded_specs
 from streameval.saving import AsJson
 from streameval.scan.pieces import without_views
 from streameval.states.contingency.counts import ContingencySpec
@@ -252,11 +252,8 @@ class Files:
 
     def forecast(self, request: Request | None = None) -> Forecast:
         """Forecast the pass; for a request with sampling intervals or slices, with the states that these need."""
-        requests, blocks = list(self.requests), []
-        if request is not None:
-            derived = derived_requests(requests, request.resampling, request.slicing)
-            blocks = [w for w in block_requests(requests, request.resampling) if w not in derived.values()]
-            requests = list(dict.fromkeys(derived.get(w.spec, w) for w in requests))
+        requests = list(dict.fromkeys(self.requests))
+        blocks = [] if request is None else block_requests(requests, request.resampling)
         engine, scanned = self.engine, self.scan
         states = tuple(_state(w, scanned.rows) for w in (*requests, *blocks))
         keyed_bytes = sum(state.bytes for state in states if state.shards)

@@ -70,14 +70,6 @@ def block_requests(requests: Sequence[MetricRequest], resampling: Resampling) ->
     return list(dict.fromkeys(one for one in blocks if one is not None))
 
 
-def derived_requests(
-    requests: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE
-) -> dict[StoredSpec, MetricRequest]:
-    """By the spec of a metric's state, the request whose state holds its rows, so that it is not folded."""
-    blocks = block_requests(requests, resampling) if not slicing.keys else []
-    return {d: w for w in (*blocks, *requests) if (d := w.spec.traits.derived) is not None}
-
-
 def folded_specs(
     requests: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE
 ) -> tuple[Spec, ...]:
@@ -85,8 +77,7 @@ def folded_specs(
 
     Blocks that only differences over all rows need are not sliced.
     """
-    derived = derived_requests(requests, resampling, slicing)
-    specs = slicing.specs([spec for spec in dict.fromkeys(w.spec for w in requests) if spec not in derived])
+    specs = slicing.specs(list(dict.fromkeys(w.spec for w in requests)))
     blocks = [w.spec for w in block_requests(requests, resampling)]
     sliced = [spec for spec in blocks if isinstance(spec, BlockSpec)] if slicing.keys else []
     split = (GroupedSpec(spec, key) for key in slicing.keys for spec in sliced)

@@ -150,19 +150,13 @@ class Slicing:
     def overall_states(
         self, states: Mapping[StoredSpec, State], specs: Sequence[Spec], budget: Budget
     ) -> dict[StoredSpec, State]:
-        """The states of all rows, by their inner specs; some are derived from the state that holds their rows."""
+        """The states of all rows, by their inner specs."""
         if not self.keys:
-            derived = {spec.traits.derived: state for spec, state in states.items()}
-            return {spec: states[spec] if spec in states else _total(derived[spec], budget) for spec in specs}
+            return {spec: states[spec] for spec in specs}
         for key in self.keys:
             grouped = self.grouped(states, specs[0], key)
             key.check(len(grouped.groups()), grouped.named.values)
-        return {spec: _total(self.grouped(states, spec, self.keys[0]), budget) for spec in specs}
-
-
-def _total(state: State, budget: Budget) -> State:
-    """The state of all groups together."""
-    return cast("State", cast("Grouped", state).total(budget))
+        return {spec: cast("State", self.grouped(states, spec, self.keys[0]).total(budget)) for spec in specs}
 
 
 def _refuse_unknown_zone(field: pa.Field, name: str) -> None:

@@ -332,26 +332,6 @@ def cell_bounds(keys, second, starts):
 
 
 @jit
-def cluster_blocks(keys, bounds, starts, fixed, count):
-    """Block of each cluster as a separate unit, as an int64 array.
-
-    Parameters
-    ----------
-    keys, bounds, starts : as `cell_bounds` takes and returns them
-    fixed : uint64 array, the bits of mixed ids that the keys of each bucket lack; the highest may be in the keys
-    count : number of blocks
-    """
-    out, blocks, n = np.empty(bounds.size - 1, np.int64), np.uint64(count), 0
-    for j in range(starts.size - 1):
-        while n < out.size and bounds[n] < starts[j + 1]:
-            key = keys[bounds[n]]
-            id_word = fixed[j] | (key & _TOP) | ((key >> _BITS) & _LOW)
-            out[n] = hashed_block(id_word * _UNMIX, blocks)
-            n += 1
-    return out
-
-
-@jit
 def count_rows(blocks, label, count):
     """Rows by block and label, as an int64 array of shape (count, 2)."""
     found = np.zeros((count, 2), np.int64)

@@ -184,7 +184,6 @@ class SizeChanges:
     blocks : number of blocks
     table : SizeTable of all clusters
     changes : BlockSums, change of the number of clusters of each size, and of their positives, without the block
-    paired : SizeChanges without each block of another unit, from the same sweep; None if there is no such unit
 
     Examples
     --------
@@ -201,15 +200,12 @@ SizeTable(size=array([1]), clusters=array([1]), positives=array([0])))
     blocks: int
     table: SizeTable
     changes: BlockSums
-    paired: SizeChanges | None = None
 
     @classmethod
     def union(cls, parts: Sequence[SizeChanges]) -> SizeChanges:
         """The changes for the clusters of all parts, at least one."""
         changes = parts[0].changes.merge(*(part.changes for part in parts[1:]))
-        paired = [part.paired for part in parts if part.paired is not None]
-        table = SizeTable.union([part.table for part in parts])
-        return cls(parts[0].blocks, table, changes, cls.union(paired) if paired else None)
+        return cls(parts[0].blocks, SizeTable.union([part.table for part in parts]), changes)
 
     def without(self, block: int) -> SizeTable:
         """The size table of the rows of all other blocks."""

@@ -30,7 +30,7 @@ from streameval.states.cluster_sizes import SizeTable, by_tables, find_sizes
 from streameval.states.keyed.builder import SegmentBuilder, read_segments
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.hot import by_code, by_run
-from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify, row_nulls
+from streameval.states.keyed.ids import SHIFT, id_words, identify, row_nulls
 from streameval.states.keyed.layout import Interval, Layout
 from streameval.states.protocol import Batch, SplitSpec, Stored, Totals, Traits
 from streameval.states.rounds import buckets
@@ -40,10 +40,8 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.keyed.grouping import Counts
-    from streameval.states.protocol import Builder, Header, StoredSpec
+    from streameval.states.protocol import Builder, Header
     from streameval.typing import Array
-
-__all__ = ["ClusterCounts", "ClusterSpec", "DerivedClusters", "id_type", "null_rows_by_block"]
 
 S = TypeVar("S", "ClusterSpec", SplitSpec)
 
@@ -306,24 +304,6 @@ class ClusterCounts(Stored):
                 columns = [*map(pa.array, (counts.keys, counts.neg, counts.pos, *counts.rest.T))]
                 columns += [] if self.every is None else [pa.array(np.full(counts.keys.size, run == "keyed"))]
                 yield pa.RecordBatch.from_arrays(columns, schema=self.spec.schema)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class DerivedClusters(ClusterCounts):
-    """Clusters whose rows another state holds, such as a table of clusters against classes.
-
-    Attributes
-    ----------
-    cells : the state that holds the rows
-    """
-
-    cells: Any
-
-    @property
-    def holder(self) -> StoredSpec:
-        """The spec of the state that holds the rows."""
-        spec: StoredSpec = self.cells.spec
-        return spec
 
 
 def null_rows_by_block(rows: Array) -> Array:

@@ -158,7 +158,6 @@ class Traits(NamedTuple):
     refuses_missing : whether a missing score or id is an error
     largest : bytes of the largest state; None if states grow with the rows, or are all as large as the empty one
     by_code : whether builders count the rows of numbers in a dictionary by its codes
-    derived : the spec of the state that `total` derives without copying rows; None if there is none
     """
 
     additive: bool = False
@@ -168,7 +167,6 @@ class Traits(NamedTuple):
     refuses_missing: bool = False
     largest: int | None = None
     by_code: bool = False
-    derived: StoredSpec | None = None
 
 
 class StoredSpec(Protocol):
@@ -255,10 +253,6 @@ class Source(Protocol):
 class State(Source, Protocol):
     """Immutable sufficient statistic; ``sys.getsizeof`` gives its bytes in memory, without spilled bytes."""
 
-    @property
-    def holder(self) -> StoredSpec:
-        """The spec of the state that holds the rows: `spec`, unless the state is derived from another one."""
-
     def merge(self, other: Self, /) -> Self:
         """The state of all rows of both inputs; raises `IncompatibleStatesError` if the specs differ."""
 
@@ -275,20 +269,14 @@ class State(Source, Protocol):
         """The state with other keyed counts under the same names."""
 
 
-class PlainState:
-    """Defaults of a state, which holds its own rows."""
+class Specified:
+    """A state with a spec, which is no field here because subclasses narrow its type."""
 
     spec: Any
 
-    @property
-    def holder(self) -> StoredSpec:
-        """The state's own spec."""
-        spec: StoredSpec = self.spec
-        return spec
-
 
 @dataclass(frozen=True, eq=False)
-class Stored(PlainState):
+class Stored(Specified):
     """Defaults of a state of keyed counts and of facts that add up.
 
     Attributes
@@ -333,7 +321,7 @@ class Stored(PlainState):
         return same_table(cast("State", self), cast("State", other))
 
 
-class Small(PlainState):
+class Small(Specified):
     """Defaults of a state of bounded size: one shard, one part, and no keyed counts."""
 
     def shards(self, budget: Budget | None = None) -> list[tuple[int, int]]:
@@ -353,7 +341,7 @@ class Small(PlainState):
         return self
 
 
-def mergeable(one: PlainState, other: object) -> None:
+def mergeable(one: Specified, other: object) -> None:
     """Raise `IncompatibleStatesError` unless both states have equal specs.
 
     Examples

@@ -29,7 +29,6 @@ from streameval.states.contingency.summary import Summary, summarize
 from streameval.states.grouped.group_sweep import WHOLE, GroupSweep, SweptGroup
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.keyed.counts import SLAB
-from streameval.states.protocol import PlainState, State
 from streameval.states.scores.counts import ScoreSpec
 
 if TYPE_CHECKING:
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.keys import Group
     from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Interval
+    from streameval.states.protocol import State
     from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
@@ -93,7 +93,7 @@ class ClusterSweepPart:
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterSweep(PlainState):
+class ClusterSweep:
     """All groups of a cluster state.
 
     Attributes

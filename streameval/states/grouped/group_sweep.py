@@ -23,7 +23,7 @@ from streameval.kernels.fused import FUSED
 from streameval.states.grouped.tag_words import bases
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts
-from streameval.states.protocol import PlainState, Totals
+from streameval.states.protocol import Totals
 from streameval.states.scores.counts import ScoreSpec, score_part
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class GroupSweepPart:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupSweep(PlainState):
+class GroupSweep:
     """All groups of a state of scores.
 
     Attributes

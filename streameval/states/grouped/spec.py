@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import FormatError, OptionError
-from streameval.kernels.grid import BLOCK_BITS, cell_bounds, cluster_blocks
-from streameval.states.blocks import BLOCKS, SizeChanges, Sweep
-from streameval.states.cluster_counts import ClusterSpec, DerivedClusters, PairBuilder, counts_both, null_rows_by_block
+from streameval.kernels.grid import BLOCK_BITS, cell_bounds
+from streameval.states.blocks import SizeChanges, Sweep
+from streameval.states.cluster_counts import ClusterSpec, PairBuilder, counts_both
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_facts
 from streameval.states.grouped.builder import TaggedBuilder
@@ -28,7 +28,6 @@ from streameval.states.grouped.labelled import LabelledBuilder, LabelledGroups
 from streameval.states.grouped.table import GroupTable, by_group, inner_facts, inner_headers
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.layout import Interval, fixed_bits
 from streameval.states.protocol import SplitSpec, Traits
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.keyed.grouping import Counts
+    from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Builder, Header, Spec, StoredSpec
 
 
@@ -92,44 +92,17 @@ class BlockedClusters(TaggedGroups):
 
     def by_block(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
         """The size table of a shard, and its changes without each block."""
-        return self._swept(shard, budget, None)
-
-    def by_both(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
-        """As `ClusterCounts.by_block`, with the changes without each block of the unit as `SizeChanges.paired`."""
-        own = Sweep(BLOCKS)
-        paired = self._swept(shard, budget, own)
-        return replace(own.result(), paired=paired)
-
-    def _swept(self, shard: Interval, budget: Budget | None, own: Sweep | None) -> SizeChanges:
-        """The changes without each block of the unit; if `own` is given, whole clusters are also added to it."""
         sweep = Sweep(self.spec.key.count)
         for stretch in self.keyed.rows_in(shard, budget):
-            _sweep_cells(list(stretch.counts()), sweep, own)
+            _sweep_cells(list(stretch.counts()), sweep)
         if shard == self.shards()[0]:
             single = np.zeros((self.spec.key.count, 2), np.int64)
             single[self.codes()] = self.table.facts[:, :2]
             sweep.add_lone(single)
-            if own is not None:
-                own.add_lone(null_rows_by_block(single.sum(axis=0)))
         return sweep.result()
 
-    def total(self, budget: Budget | None = None) -> ClustersOfBlocks:
-        """The inner state of all rows, without copying them."""
-        inner = super().total(budget)
-        keyed = replace(inner.keyed, full_outline=self.keyed.full_outline)
-        return ClustersOfBlocks(inner.spec, keyed, inner.single_rows, inner.dropped_rows, cells=self)
 
-
-class ClustersOfBlocks(DerivedClusters):
-    """The clusters of all blocks, computed on reading from the cells of `BlockedClusters`."""
-
-    def by_block(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
-        """The changes of a shard without each block of clusters; `paired` has those without each block of the unit."""
-        changes: SizeChanges = self.cells.by_both(shard, budget)
-        return changes
-
-
-def _sweep_cells(buckets: list[Counts], sweep: Sweep, own: Sweep | None) -> None:
+def _sweep_cells(buckets: list[Counts], sweep: Sweep) -> None:
     """Add the clusters of whole buckets, given as cells."""
     starts = np.cumsum([0, *(counts.keys.size for counts in buckets)])
     keys, rest, neg, pos = (
@@ -138,10 +111,7 @@ def _sweep_cells(buckets: list[Counts], sweep: Sweep, own: Sweep | None) -> None
     second = np.ascontiguousarray(rest[:, 0]) if rest.shape[1] else _NONE
     blocks = ((second if second.size else keys) & _BLOCK).astype(np.int64)
     clusters = cell_bounds(keys, second, starts)
-    whole = sweep.add(clusters, blocks, neg, pos)
-    if own is not None:
-        fixed = fixed_bits(np.array([counts.bucket for counts in buckets]))
-        own.add_units(cluster_blocks(keys, clusters, starts, fixed, len(own)), *whole)
+    sweep.add(clusters, blocks, neg, pos)
 
 
 def divisible(inner: StoredSpec) -> bool:
@@ -215,12 +185,10 @@ class GroupedSpec(SplitSpec):
 
     @property
     def traits(self) -> Traits:
-        """Clusters by block derive the inner state; a key of labels divides the rows without one as well."""
+        """A key of labels divides the rows without one as well."""
         inner = self.inner.traits
         unlabelled = inner.unlabelled or isinstance(self.key, Labelled)
-        return Traits(
-            unlabelled=unlabelled, ignores_labels=inner.ignores_labels, derived=self.inner if self._by_cluster else None
-        )
+        return Traits(unlabelled=unlabelled, ignores_labels=inner.ignores_labels)
 
     def builder(self, budget: Budget, capacity: int) -> Builder:
         """A builder that collects about `capacity` rows at a time, over all groups."""

@@ -17,7 +17,7 @@ from streameval.kernels.keyed import sizes as kernels
 from streameval.kernels.keyed.sorting import DIGIT, sort_bucket
 from streameval.kernels.keys import ID_BUCKETS, MIX, unmix
 from streameval.states import cluster_counts, cluster_sizes
-from streameval.states.cluster_counts import ClusterCounts, ClusterSpec, id_type
+from streameval.states.cluster_counts import ClusterCounts, ClusterSpec
 from streameval.states.cluster_sizes import SizeTable
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.keyed import hot
@@ -25,7 +25,7 @@ from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import compact, group_items
 from streameval.states.keyed.hot import run_starts
-from streameval.states.keyed.ids import id_codes, mixed
+from streameval.states.keyed.ids import id_codes, id_type, mixed
 from streameval.states.keyed.layout import NO_WEIGHTS, Layout
 from streameval.states.protocol import Batch
 
