@@ -19,17 +19,16 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval import Store, attribute, evaluate, scan
+from streameval import Store, attribute, evaluate
 from streameval.arrays.contingency.table import ContingencyTable
 from streameval.cli import main
 from streameval.errors import CorruptFileError, MissingColumnError, NullError, OptionError, SchemaError
-from streameval.evaluation.costs.attribution import forecasts, narrowed
+from streameval.evaluation.costs.attribution import Run, forecasts
 from streameval.metrics.clusters import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute
 from streameval.report.attribution import conclusion, title_of
 from streameval.states.contingency import cells
-from streameval.states.values import IdColumn, ValuesSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -315,11 +314,13 @@ def test_a_file_that_changes_between_the_scans_is_refused(
     else:
         (tmp_path / "c.parquet").unlink()
 
-    def first(found: Any, wanted: Any) -> Any:
-        pq.write_table(table_of([("x", "c", True)] * 9), tmp_path / "b.parquet")
-        return narrowed(found, wanted)
+    look_up = Run.look_up
 
-    monkeypatch.setattr("streameval.evaluation.costs.attribution.narrowed", first)
+    def first(self: Run, *args: Any) -> Any:
+        pq.write_table(table_of([("x", "c", True)] * 9), tmp_path / "b.parquet")
+        return look_up(self, *args)
+
+    monkeypatch.setattr(Run, "look_up", first)
     with pytest.raises(CorruptFileError, match=r"b\.parquet: .*replaced or changed since.*run again"):
         attribute(tmp_path, **asked)
 
@@ -429,29 +430,6 @@ def test_pure_clusters_in_partitions_give_empty_tables(tmp_path: Path) -> None:
     out = CliRunner().invoke(main, ["attribute", str(folder), "--cluster", "c", "--classes", "k", "--label", "label"])
     assert "no cluster holds several classes" in out.output
     assert "no cluster above the threshold is impure" in out.output
-
-
-def test_examples_read_only_row_groups_that_can_hold_the_ids(tmp_path: Path) -> None:
-    """Sorted by cluster, examples of one cluster are in one row group of many; the values are the same."""
-    rng = np.random.default_rng(4)
-    n = 50_000
-    data = pa.table(
-        {
-            "cluster": np.sort(rng.integers(-2000, 2000, n)).astype(np.int32),
-            "campaign": rng.integers(0, 900, n),
-            "text": [f"text {i}" for i in range(n)],
-        }
-    )
-    pq.write_table(data, tmp_path / "a.parquet", row_group_size=500)
-    asked: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "examples": "text", "top": 3}
-    found = scan.plan(str(tmp_path / "a.parquet"), ["cluster", "campaign", "text"])
-    keys = np.array([[7]], np.uint64)
-    left = narrowed(found, [ValuesSpec((IdColumn("cluster", "signed"),), False, keys.tobytes(), "text", 3)])
-    assert 0 < left.rows <= 1000 < found.rows
-    assert attribute(tmp_path, **asked).tables() == attribute(data, **asked).tables()
-    many = np.arange(200, dtype=np.uint64).reshape(-1, 1)
-    left = narrowed(found, [ValuesSpec((IdColumn("cluster", "signed"),), False, many.tobytes(), "text", 3)])
-    assert left.rows < found.rows
 
 
 @pytest.mark.parametrize("metric", [None, "average_precision", "brier_score", "cost_min@fp=1,fn=10", "fpr@tpr=0.9"])

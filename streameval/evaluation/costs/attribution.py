@@ -2,7 +2,7 @@
 
 One pass folds the same states as `evaluate`. One sweep over their cells finds the costliest groups in bounded memory,
 and another one their largest cells. Texts of hashed ids and examples take one more scan of the data, for the groups
-that are shown; it skips row groups that cannot hold their ids, by statistics.
+that are shown.
 
 Slices are ranked by shortfall × rows. The value of a small slice deviates by chance, so slices with fewer than `LEAST`
 effective units of rows, positives or negatives are left out first, and counted; without a unit column each row is a
@@ -20,21 +20,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from itertools import chain
-from operator import or_
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streameval import scan
 from streameval.engine import Engine, start
 from streameval.errors import CorruptFileError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation import evaluate, explain
 from streameval.evaluation.costs.attributed import Attribution
-from streameval.evaluation.costs.tables import Ids, LookUp, Values, attribute_states, not_there
+from streameval.evaluation.costs.tables import Ids, LookUp, Values, attribute_states
 from streameval.evaluation.families import FAMILIES, Counted, MetricRequest
 from streameval.evaluation.files import RUN_OPTIONS, Files, Forecast
 from streameval.evaluation.finalize import check_labels
@@ -60,40 +57,8 @@ if TYPE_CHECKING:
 
     from streameval.engine.fold import Folded
     from streameval.evaluation.result import Evaluation
-    from streameval.states.values import IdColumn, ValuesSpec
     from streameval.states.values import Values as FoldedValues
-
-
-_MOST = 256  # most ids to test; each is compared with the statistics of every row group
-_DTYPES = {"signed": np.int64, "unsigned": np.uint64}
-
-
-def narrowed(found: Scan, wanted: Iterable[ValuesSpec]) -> Scan:
-    """Prune row groups that hold no row of the wanted ids.
-
-    The scan is unchanged if ids are hashed, are scoped to partitions, or are more than 256.
-
-    Raises
-    ------
-    OptionError
-        If the column's type cannot represent an id.
-    """
-    ids: dict[IdColumn, set[int]] = {}
-    for spec in wanted:
-        first = spec.keys[0]
-        if first.type not in _DTYPES or first.scope != "global":
-            return found
-        ids.setdefault(first, set()).update(spec.wanted[:, 0].view(_DTYPES[first.type]).tolist())
-    if not ids or sum(map(len, ids.values())) > _MOST:
-        return found
-    tests = []
-    for key, several in ids.items():
-        plain = _plain_type(found, key.name)
-        try:
-            tests += [pc.field(key.name) == pa.scalar(one, plain) for one in several]
-        except (pa.ArrowInvalid, OverflowError):  # the type is narrower than that of the column that was counted
-            raise not_there(key.name) from None
-    return scan.prune(found, Where.of(reduce(or_, tests)).bound(found.schema))[0]
+    from streameval.states.values import ValuesSpec
 
 
 def _plain_type(found: Scan, column: str) -> pa.DataType:
@@ -287,9 +252,8 @@ class Run:
         CorruptFileError
             If a file that was counted cannot be read again.
         """
-        files = self.files
-        found = narrowed(files.scan, wanted.values())
-        plan = replace(files.plan, schema=files.scan.schema, specs=tuple(dict.fromkeys(wanted.values())))
+        files, found = self.files, self.files.scan
+        plan = replace(files.plan, schema=found.schema, specs=tuple(dict.fromkeys(wanted.values())))
         folded = files.engine.read(found.pieces, found.rows, plan)
         for name, why in folded.skipped:
             if name not in skipped:

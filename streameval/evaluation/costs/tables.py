@@ -85,11 +85,15 @@ class Ids:
         Raises
         ------
         OptionError
-            If an id has no text.
+            If an id has no text; possible only for data passed along with a store.
         """
         for key, values in zip(words, texts, strict=True):
             if not values:
-                raise not_there(self.column.name)
+                raise OptionError(
+                    f"the data hold no row of some value of {self.column.name} that was counted: they are not those of "
+                    "the chosen nights, or were changed since; fold the nights again (replace), or name the files that "
+                    "were folded"
+                )
             self.texts[key.tobytes()] = values[0]
 
     def columns(self, name: str, words: Array) -> dict[str, pa.Array]:
@@ -136,14 +140,6 @@ def ids_of(states: Mapping[str, State], partitions: Iterable[str] = ()) -> tuple
         return Ids(IdColumn(spec.column, spec.type, spec.scope), True, salts), None
     clusters = IdColumn(spec.cluster, spec.cluster_type, spec.scope)
     return Ids(clusters, True, salts), Ids(IdColumn(spec.classes, spec.class_type), True)
-
-
-def not_there(column: str) -> OptionError:
-    """The error if the data have no row of an id that was counted; possible only for data passed along with a store."""
-    return OptionError(
-        f"the data hold no row of some value of {column} that was counted: they are not those of the chosen nights, or "
-        "were changed since; fold the nights again (replace), or name the files that were folded"
-    )
 
 
 def attribute_states(
