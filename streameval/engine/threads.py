@@ -35,7 +35,7 @@ from streameval.engine.fold import (
 from streameval.errors import SpillError
 from streameval.forks import compute
 from streameval.kinds import whole
-from streameval.metrics.finalize import combine, ingredients, partials, remember
+from streameval.metrics.finalize import combine, partials
 from streameval.posix import available_memory, available_threads
 from streameval.states import codec
 from streameval.states.rounds import FirstRound, run
@@ -234,21 +234,15 @@ class ThreadEngine:
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; shards of all states are finalized in parallel."""
-        work = [(state, [*metrics, *ingredients(state, metrics)]) for state, metrics in jobs]
-        shards = [(i, shard) for i, (state, _) in enumerate(work) for shard in state.shards()]
+        shards = [(i, shard) for i, (state, _) in enumerate(jobs) for shard in state.shards()]
 
         def one(item: tuple[int, tuple[int, int]]) -> list[list[Any]]:
             i, shard = item
-            return partials(work[i][0], shard, work[i][1], self.budget)
+            return partials(jobs[i][0], shard, jobs[i][1], self.budget)
 
-        small = len(shards) == len(work) and sum(sys.getsizeof(state) for state, _ in work) < _WORTH_THREADS
+        small = len(shards) == len(jobs) and sum(sys.getsizeof(state) for state, _ in jobs) < _WORTH_THREADS
         parts = (replace(self, threads=1) if small else self).each(one, shards, "finalize")
-        by_job: list[list[list[list[Any]]]] = [[] for _ in work]
+        by_job: list[list[list[list[Any]]]] = [[] for _ in jobs]
         for (i, _), part in zip(shards, parts, strict=True):
             by_job[i].append(part)
-        values = []
-        for (state, metrics), own, (_, asked) in zip(work, by_job, jobs, strict=True):
-            row = combine(state, metrics, own)
-            remember(state, metrics, row)
-            values.append(row[: len(asked)])
-        return values
+        return [combine(state, metrics, own) for (state, metrics), own in zip(jobs, by_job, strict=True)]

@@ -15,7 +15,7 @@ from streameval.kinds import of_column
 from streameval.metrics.bands import band_of, no_band, places
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.curves import CurveKind, curve_kind
-from streameval.metrics.finalize import computed, in_rounds, recalled
+from streameval.metrics.finalize import computed, in_rounds
 from streameval.metrics.left_out import SplitState
 from streameval.metrics.resampling import Resampled, units_beyond
 from streameval.metrics.scores.block_replicates import BlockReplicates
@@ -218,7 +218,7 @@ class Drawing(Tables, LookUp):
         state = kind.drawn(state)
         threshold = of_column(self._threshold, column)
         metrics = kind.metrics(threshold)
-        values = recalled(state, metrics) or engine.finalize([(state, metrics)])[0]
+        [values] = engine.finalize([(state, metrics)])
         curve = kind.make(values, state, column, threshold)
         return self._banded(engine, [curve])[0] if slice is None else replace(curve, of=f"{column}{slice_name(slice)}")
 

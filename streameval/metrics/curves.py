@@ -311,13 +311,6 @@ CURVES = {
 }
 
 
-def drawn_metric(metric: Metric) -> Metric | None:
-    """The metric whose value a curve shows along with this one's, if both have the same partials."""
-    if isinstance(metric, CalibrationError):
-        return metric.drawn
-    return CorpFit() if isinstance(metric, Corp) else None
-
-
 def curve_kind(name: str) -> CurveKind:
     """The curve of a name; ``reliability@20`` has 20 bins, ``reliability@20/equal_count`` about as many rows in each.
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from streameval.metrics.catalogue import entry_of
-from streameval.metrics.curves import drawn_metric
 from streameval.metrics.protocol import HALF, LACKS_ROWS, NO_ROWS, Made, Metric, Partials, ShardMetric
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.results import Scalar
@@ -107,26 +106,6 @@ def combine(state: Source | SweptGroup, metrics: Sequence[Metric], shards: Itera
     if not any(lacking) or state.totals().rows:
         return results
     return [replace(value, reason=NO_ROWS) if lacks else value for value, lacks in zip(results, lacking, strict=True)]
-
-
-def ingredients(state: Source, metrics: Sequence[Metric]) -> list[Metric]:
-    """Metrics whose values curves need and that share partials with some of these, for states that keep values."""
-    if not isinstance(state, ScoreCounts):
-        return []
-    return list(dict.fromkeys(drawn for metric in metrics if (drawn := drawn_metric(metric))))
-
-
-def remember(state: Source, metrics: Sequence[Metric], values: Sequence[object]) -> None:
-    """Keep the values of metrics and their `ingredients` with the state."""
-    if isinstance(state, ScoreCounts) and (more := ingredients(state, metrics)):
-        needed = {*more, *filter(drawn_metric, metrics)}
-        state.drawn.update((m, value) for m, value in zip(metrics, values, strict=True) if m in needed)
-
-
-def recalled(state: Source, metrics: Sequence[Metric]) -> list[object] | None:
-    """The values that the state remembers; None if one is missing."""
-    values = state.drawn if isinstance(state, ScoreCounts) else {}
-    return [values[metric] for metric in metrics] if all(metric in values for metric in metrics) else None
 
 
 def in_rounds(

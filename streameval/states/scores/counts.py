@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -205,7 +205,6 @@ class ScoreCounts(Stored):
     keyed : KeyedCounts
     nan_rows : int64 array of shape (2,), rows with a missing score, by label
     nan_weights, nan_errors : float64 arrays of shape (2,), the weight of those rows, and its rounding error
-    drawn : values of metrics from which curves are drawn, see `streameval.metrics.finalize.ingredients`
 
     Examples
     --------
@@ -223,7 +222,6 @@ class ScoreCounts(Stored):
     nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     nan_weights: Array = field(default_factory=lambda: np.zeros(2))
     nan_errors: Array = field(default_factory=lambda: np.zeros(2))
-    drawn: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def merge(self, other: ScoreCounts) -> ScoreCounts:
         """Counts of both inputs."""

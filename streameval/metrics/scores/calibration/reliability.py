@@ -290,14 +290,9 @@ class CalibrationError(Metric[Scalar, "ScorePart", "dict[int, Cell] | None", "St
     def __post_init__(self) -> None:
         ReliabilityBins(self.bins, self.equal_count)
 
-    @cached_property
-    def drawn(self) -> ReliabilityBins:
-        """The metric of the bins, which metrics with equal bins share and the curve shows."""
-        return ReliabilityBins(self.bins, self.equal_count)
-
     def basis(self, part: ScorePart) -> ReliabilityBins:
-        """The metric of the bins."""
-        return self.drawn
+        """The metric of the bins, which metrics with equal bins share."""
+        return ReliabilityBins(self.bins, self.equal_count)
 
     def combine(self, partials: Sequence[dict[int, Cell] | None], state: State) -> Scalar:
         """The mean or the largest distance."""
