@@ -26,7 +26,6 @@ from streameval.scan import Derived, Piece, Test, join, read
 from streameval.scan.faults import READ_ERRORS
 from streameval.scan.parquet.pages import TEXT_BYTES
 from streameval.scan.parquet.row_groups import LARGE_CHUNK, Group, RowGroups, TableRows
-from streameval.scan.where import SMALL_ROWS
 from streameval.scan.widen import nearest_floats
 from streameval.states.classes import ClassReader, ClassSpec, rows_of_class
 from streameval.states.labels import LabelCounts, LabelReader, LabelSpec
@@ -352,7 +351,8 @@ def batches(
     Yields for every batch its piece, its number of rows, and the rows to fold, if any are left; `first` is added to
     the offsets of rows in their files. `late` adds labels to the rows that meet the filter.
     """
-    for piece, row, batch, kept in _filtered(raw_batches(pieces, plan.schema, rows, plan.by_code), plan.where):
+    for piece, row, batch in raw_batches(pieces, plan.schema, rows, plan.by_code):
+        kept = None if plan.where is None else np.flatnonzero(plan.where.kept(batch, piece.name))
         yield piece, batch.num_rows, _decoded(piece, first + row, batch, kept, plan, reader, late)
 
 
@@ -365,34 +365,6 @@ def raw_batches(
         for batch in read(piece, schema, rows, by_code):
             yield piece, row, batch
             row += batch.num_rows
-
-
-def _filtered(
-    raw: Iterable[tuple[Piece, int, pa.RecordBatch]], where: Test | None
-) -> Iterator[tuple[Piece, int, pa.RecordBatch, Array | None]]:
-    """Add to every batch the rows that meet the filter, as indices; None without a filter.
-
-    Small batches are tested together, which takes less time for many small files.
-    """
-    if where is None:
-        yield from ((*given, None) for given in raw)
-        return
-    small: list[tuple[Piece, int, pa.RecordBatch]] = []
-    rows = nbytes = 0
-    for given in raw:
-        small.append(given)
-        rows, nbytes = rows + given[2].num_rows, nbytes + given[2].nbytes
-        if rows >= SMALL_ROWS or nbytes >= TEXT_BYTES:
-            yield from _tested(small, where)
-            small, rows, nbytes = [], 0, 0
-    yield from _tested(small, where)
-
-
-def _tested(
-    several: Sequence[tuple[Piece, int, pa.RecordBatch]], where: Test
-) -> Iterator[tuple[Piece, int, pa.RecordBatch, Array]]:
-    kept = where.kept_of_each([batch for _, _, batch in several], [piece.name for piece, _, _ in several])
-    yield from ((*given, np.flatnonzero(rows)) for given, rows in zip(several, kept, strict=True))
 
 
 def batch_rows(schema: pa.Schema, capacity: int, budget: Budget, pieces: Sequence[Piece] = ()) -> int:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import ctypes
 import io
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -177,9 +176,6 @@ def evaluated(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
     return project.to_table(use_threads=False).column("kept")
 
 
-SMALL_ROWS = 1 << 14  # rows below which batches are tested together
-
-
 @dataclass(frozen=True)
 class Where:
     """A filter of rows, before the types of its columns are known.
@@ -291,27 +287,16 @@ class Test:
         rows = decodable_rows(columns) if len(columns) > 1 else max(1, batch.num_rows)
         try:
             parts = [[column.slice(start, rows) for column in columns] for start in range(0, batch.num_rows, rows)]
-            return np.concatenate([self._of_rows([part])[0] for part in parts or [columns]])
+            return np.concatenate([self._of_rows(part) for part in parts or [columns]])
         except pa.ArrowException as error:
             raise SchemaError(f"{name}: where: {self.text} cannot be evaluated: {reason(error)}") from None
 
-    def kept_of_each(self, batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> list[Array]:
-        """`kept` of several small batches, evaluated together: a long condition takes milliseconds for a single row."""
-        several = [[batch.column(column) for column in self.schema.names] for batch in batches]
-        if len(several) > 1 and all(decodable_rows(columns) >= SMALL_ROWS for columns in several):
-            with suppress(pa.ArrowException):  # which of them it is, is found below
-                return self._of_rows(several)
-        return [self.kept(*pair) for pair in zip(batches, names, strict=True)]
-
-    def _of_rows(self, several: Sequence[Sequence[pa.Array]]) -> list[Array]:
-        """Which rows of each of some batches meet the condition."""
-        tested = list(map(_distinct, several))
-        tables = [
-            pa.table(list(map(pa.Array.cast, columns, self.schema.types)), schema=self.schema) for columns, _ in tested
-        ]
-        meets = evaluated(self.expression, pa.concat_tables(tables).combine_chunks())
-        parts = np.split(pc.fill_null(meets, False).to_numpy(), np.cumsum([table.num_rows for table in tables])[:-1])
-        return [part if codes is None else part[codes] for part, (_, codes) in zip(parts, tested, strict=True)]
+    def _of_rows(self, columns: Sequence[pa.Array]) -> Array:
+        """Which rows meet the condition."""
+        tested, codes = _distinct(columns)
+        table = pa.table(list(map(pa.Array.cast, tested, self.schema.types)), schema=self.schema)
+        meets: Array = pc.fill_null(evaluated(self.expression, table), False).to_numpy()
+        return meets if codes is None else meets[codes]
 
 
 def _distinct(columns: Sequence[pa.Array]) -> tuple[Sequence[pa.Array], Array | None]:

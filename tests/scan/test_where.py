@@ -367,7 +367,7 @@ def test_values_are_looked_up_as_they_are_compared(
 
 
 def test_long_conditions_are_no_deeper_than_short_ones(tmp_path: Path) -> None:
-    """3,000 conditions: neither Python nor Arrow recurses over a chain; small files are tested together."""
+    """3,000 conditions: neither Python nor Arrow recurses over a chain."""
     for part in range(6):
         data = {"label": [0, 1], "x": [part, part + 100], "s": pa.array([str(part)] * 2).dictionary_encode()}
         pq.write_table(pa.table(data), tmp_path / f"{part}.parquet")

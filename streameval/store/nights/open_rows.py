@@ -200,7 +200,7 @@ def write_rows(
         writers.append(_RowWriter(sink, schema, labels, numbered=numbered))
         for piece in (one for one in planned.pieces if one.name not in lost):
             for batch in scan.read(piece, planned.schema):
-                rows = batch if test is None else batch.filter(pa.array(test.kept_of_each([batch], [piece.name])[0]))
+                rows = batch if test is None else batch.filter(pa.array(test.kept(batch, piece.name)))
                 _check_rows(rows, request, piece.name)
                 for part in (rows.slice(start, SEGMENT) for start in range(0, rows.num_rows, SEGMENT)):
                     writers[0].add(part, read_ids(part, labels.ids))
