@@ -97,16 +97,12 @@ def merge(parts: Sequence[Round]) -> Round:
     return parts[0].with_runs({name: reduce(KeyedCounts.merge, (run[name] for run in runs)) for name in runs[0]})
 
 
-def _visit(current: Round, budget: Budget, interval: Interval) -> tuple[object, Round | None]:
-    return current.visit(interval, budget)
-
-
 def run(first: Round, budget: Budget, each: Mapper = one_by_one) -> list[list[Any]]:
     """Do all rounds in this process; returns the values of each. `each` maps a function over intervals."""
     current: Round | None = first
     values = []
     while current is not None:
-        visits = each(partial(_visit, current, budget), current.intervals(budget), current.name)
+        visits = each(partial(current.visit, budget=budget), current.intervals(budget), current.name)
         values.append([value for value, _ in visits])
         current = merge([part for _, part in visits]) if current.hands_on else None
         del visits  # they hold the rows of this round, which the next one does not need

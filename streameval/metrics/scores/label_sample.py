@@ -373,7 +373,9 @@ class LabelSample(Small):
         sides = self.cells.counts.sum(axis=1, keepdims=True)
         sizes = Sizes(self.unit, class_counts(*sides), self.units, single=True)
         due = [
-            i for i, one in enumerate(estimates) if one.scalar.value == one.scalar.value and not _refusal(metrics[i])
+            i
+            for i, one in enumerate(estimates)
+            if one.scalar.value == one.scalar.value and not _entry(metrics[i]).no_interval
         ]
         alone = self.units is not None or self._varying.all()  # the jackknife
         errors = np.zeros(len(due)) if alone else self.errors([metrics[i] for i in due])
@@ -404,11 +406,6 @@ def _entry(metric: Metric) -> Entry:
         return replace(entry_of(f"{metric.measure}@threshold={metric.at}") or PREVALENCE, thresholded=False)
     other = PREVALENCE if isinstance(metric, Prevalence) else replace(PREVALENCE, name=metric.name, scale="plain")
     return entry_of(metric.name) or other
-
-
-def _refusal(metric: Metric) -> bool:
-    """Whether a metric has no interval anywhere."""
-    return bool(_entry(metric).no_interval)
 
 
 UNSEEN = "it is the same without each block of labels, which do not show how it varies"

@@ -262,14 +262,11 @@ def margin(codes: Codes, counts: Values) -> tuple[Values, Values]:
         totals, maxima = np.zeros(size, dtype=object), np.zeros(size, dtype=counts.dtype)
         np.add.at(totals, codes, counts.astype(object))
         np.maximum.at(maxima, codes, counts)
-        return totals.astype(np.int64) if _fits(totals) else totals, maxima
+        fits = all(isinstance(t, int) and t < 2**63 for t in totals.tolist())
+        return totals.astype(np.int64) if fits else totals, maxima
     totals, maxima = np.zeros(size, dtype=counts.dtype), np.zeros(size, dtype=counts.dtype)
     add_margins(codes, counts, counts, totals, maxima)
     return totals, maxima
-
-
-def _fits(totals: Values) -> bool:
-    return all(isinstance(t, int) and t < 2**63 for t in totals.tolist())
 
 
 def exact_sum(values: Values) -> Number:

@@ -13,7 +13,7 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.keys import count_codes, count_few, encode_id
 from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed import hot
-from streameval.states.keyed.grouping import compact, spare_zeros
+from streameval.states.keyed.grouping import compact
 from streameval.states.keyed.ids import SHIFT
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Columns, Layout, Segment
 
@@ -227,8 +227,7 @@ class SegmentBuilder:
     def _flush(self) -> None:
         if not self._size:
             return
-        with spare_zeros(self.layout.codes + 2, np.int64) as table:
-            codes, starts, columns = self._scatter(table)
+        codes, starts, columns = self._scatter()
         ends = np.searchsorted(codes, self.layout.codes + np.arange(3))  # NaN scores have the last two codes
         for label, (a, b) in enumerate(pairwise(starts[ends].tolist())):
             self.nan_rows[label] += b - a
@@ -241,8 +240,9 @@ class SegmentBuilder:
         if self._hot is None:
             self._learns = self._may_learn
 
-    def _scatter(self, table: Array) -> tuple[Array, Array, list[Array]]:
-        """The codes of the collected rows, the first row of each, and the columns in this order; `table` is scratch."""
+    def _scatter(self) -> tuple[Array, Array, list[Array]]:
+        """The codes of the collected rows, the first row of each, and the columns in this order."""
+        table = np.zeros(self.layout.codes + 2, np.int64)
         codes = _count_codes(self._codes[: self._size], table)
         starts = np.concatenate(([0], np.cumsum(table[codes])))
         columns = []
@@ -252,7 +252,6 @@ class SegmentBuilder:
                 table[codes] = starts[:-1]
                 kernels.scatter(given, self._codes[: given.size], table, taken)
             columns.append(out)
-        table[codes] = 0
         return codes, starts, columns
 
     def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:

@@ -8,7 +8,6 @@ bucket makes redundant (`LabelledWords`). Both forms also sum the areas of the c
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 _ROOM = 1 << 18  # largest number of distinct keys of 16-bit words that are counted at a time
 _TALLIED = 1 << 14  # items above which a bucket whose areas alone are needed is counted in a table, not sorted
-_SPARE: dict[tuple[int, type], list[Array]] = {}  # arrays of zeros, by size and type
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +120,7 @@ class LabelledWords:
         """
         for first, last in _together(self.bounds, room):
             size, n = int(self.bounds[last] - self.bounds[first]), 0
-            columns = _empty_counts(size)
+            columns = (np.empty(size, np.uint64), *np.empty((2, size), np.int64))
             for begin, end in pairwise(self.bounds[first : last + 1].tolist()):
                 words = self.words[begin:end]
                 words.sort()
@@ -172,8 +170,8 @@ class ShortWords:
         """`Ranked` of the distinct keys, which are not stored; the rows have no weights."""
         rows = self.places.at
         tallied = (self.items > _TALLIED) | (np.diff(rows.starts[rows.counts != 0, ::2]) > 0).any(axis=0)
-        with spare_zeros(WORDS, np.uint64) as table, spare_zeros(WORDS // 64, np.uint64) as seen:
-            return _rank(partial(FUSED[self.layout, "areas"], rows, self.items, tallied, table, seen), above, negatives)
+        scratch = np.zeros(WORDS, np.uint64), np.zeros(WORDS // 64, np.uint64)
+        return _rank(partial(FUSED[self.layout, "areas"], rows, self.items, tallied, *scratch), above, negatives)
 
 
 def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:
@@ -233,23 +231,6 @@ def _group(neg: Columns, pos: Columns, bucket: int) -> tuple[Counts, Array]:
     sums, errors = np.empty((2, 2, n))
     weigh_rows(rows, columns, middle, weights, sums, errors)
     return replace(found, neg_weight=sums[0], pos_weight=sums[1]), errors[0]
-
-
-@contextmanager
-def spare_zeros(size: int, dtype: type) -> Iterator[Array]:
-    """An array of zeros that is reused, because fresh memory is slow; it must be zeros again at the end."""
-    spare = _SPARE.setdefault((size, dtype), [])
-    try:
-        zeros = spare.pop()
-    except IndexError:  # other threads have them all
-        zeros = np.zeros(size, dtype)
-    yield zeros
-    spare.append(zeros)
-
-
-def _empty_counts(keys: int) -> tuple[Array, Array, Array]:
-    """Arrays for keys, their negatives and their positives."""
-    return np.empty(keys, np.uint64), np.empty(keys, np.int64), np.empty(keys, np.int64)
 
 
 def _no_rest(keys: Array) -> Array:

@@ -175,7 +175,8 @@ def _judge_windows(rule: Rule, tonight: Scalar, recent: dict[int, Window], at: i
         width = max(failed, key=lambda width: sign * (rule.bound - failed[width].end))
         one = failed[width]
         interval = f"[−∞, {digits(one.end + slack, 4)}]" if sign > 0 else f"[{digits(one.end + slack, 4)}, ∞]"
-        reason = f"{digits(one.value, 4)} {interval} {_over(width)}, bound {digits(rule.bound)}"
+        over = "in one night" if width == 1 else f"over {width} nights"
+        reason = f"{digits(one.value, 4)} {interval} {over}, bound {digits(rule.bound)}"
         nights = int(recent[width].nights[at])
         return Judgement(rule.name, rule.text, "failed", one.value, reason, nights=nights, windows=drawn)
     change = "fall" if sign > 0 else "rise"
@@ -184,10 +185,6 @@ def _judge_windows(rule: Rule, tonight: Scalar, recent: dict[int, Window], at: i
     if short := [str(width) for width, one in ends.items() if one == TOO_FEW]:
         reason += f"; windows of {' and '.join(short)} nights need more judged nights (check --since)"
     return Judgement(rule.name, rule.text, "passed", tonight.value, reason, windows=drawn)
-
-
-def _over(width: int) -> str:
-    return "in one night" if width == 1 else f"over {width} nights"
 
 
 def judge_usual(
