@@ -48,21 +48,6 @@ def count_codes(codes, counts):
 
 
 @jit
-def count_few(codes, counts, found):
-    """Count each code, and list the codes that had no count before; returns the number of listed codes.
-
-    `found` takes the list; it is one longer than `codes`.
-    """
-    n = np.uint64(0)
-    for i in range(codes.size):
-        code = np.uint64(codes[i])
-        found[n] = codes[i]
-        n += np.uint64(counts[code] == 0)
-        counts[code] += 1
-    return n
-
-
-@jit
 def encode_f4(bits, label, words, codes):
     """Encode float32 scores, given as uint32 `bits`, to uint16 words; returns the number of NaN scores."""
     missing = 0

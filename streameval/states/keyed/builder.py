@@ -10,7 +10,7 @@ import numpy as np
 from streameval.budget import Budget, fresh_array
 from streameval.kernels import segments as kernels
 from streameval.kernels.jit import read_only
-from streameval.kernels.keys import count_codes, count_few, encode_id
+from streameval.kernels.keys import count_codes, encode_id
 from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed import hot
 from streameval.states.keyed.grouping import compact
@@ -243,7 +243,8 @@ class SegmentBuilder:
     def _scatter(self) -> tuple[Array, Array, list[Array]]:
         """The codes of the collected rows, the first row of each, and the columns in this order."""
         table = np.zeros(self.layout.codes + 2, np.int64)
-        codes = _count_codes(self._codes[: self._size], table)
+        count_codes(self._codes[: self._size], table)
+        codes = np.flatnonzero(table).astype(np.uint32)
         starts = np.concatenate(([0], np.cumsum(table[codes])))
         columns = []
         for values in (self._words, self._rest, self._counts, self._weights):
@@ -349,24 +350,6 @@ class SegmentBuilders(Generic[K]):
     def finish(self) -> dict[K, tuple[Segment, ...]]:
         """The segments of each builder; they must not be used afterwards."""
         return {key: made.finish() for key, made in self._made.items()}
-
-
-def _count_codes(codes: Array, table: Array) -> Array:
-    """The distinct codes, ascending; their rows are counted in `table`, which is all zeros before.
-
-    Few rows are counted without scanning the table.
-
-    Examples
-    --------
-    >>> table = np.zeros(8, np.int64)
-    >>> _count_codes(np.array([5, 2, 5], np.uint32), table), table
-    (array([2, 5], dtype=uint32), array([0, 0, 1, 0, 0, 2, 0, 0]))
-    """
-    if codes.size < table.size:
-        distinct = np.empty(codes.size + 1, np.uint32)
-        return np.sort(distinct[: count_few(codes, table, distinct)])
-    count_codes(codes, table)
-    return np.flatnonzero(table).astype(np.uint32)
 
 
 def _join(column: Array, stretches: list[list[int]]) -> Array:

@@ -6,7 +6,6 @@ A *code* is ``2 * bucket + label``. An *item* is a stored word; it represents on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 Interval = tuple[int, int]  # of buckets
 Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
 
-FEW = 16  # if segments have fewer than one piece for 16 codes, no arrays over all codes are allocated
 NO_COUNTS = np.empty(0, np.int64)  # each item is one row
 NO_WEIGHTS = np.empty(0, np.float64)  # rows have none
 
@@ -231,11 +229,6 @@ def index_codes(codes: Sequence[Array], layout: Layout) -> tuple[Array, list[Arr
     >>> distinct.tolist(), [place.tolist() for place in places]
     ([0, 3, 7], [[1, 2], [0, 2]])
     """
-    if sum(some.size for some in codes) * FEW < layout.codes:
-        together = np.concatenate([np.empty(0, np.uint32), *codes])
-        distinct, places = np.unique(together, return_inverse=True)
-        bounds = np.cumsum([0, *(some.size for some in codes)]).tolist()
-        return distinct, [places[a:b].astype(np.uint32) for a, b in pairwise(bounds)]
     occurs = np.zeros(layout.codes, np.bool_)
     for some in codes:
         occurs[some] = True
