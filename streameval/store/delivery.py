@@ -217,7 +217,6 @@ def reopen_nights(context: StoreContext, configuration: Configuration, entries: 
 
 
 FAN = 8  # number of runs that are merged into one
-_LISTED = 20  # ids in the message about conflicts
 _ROW_BYTES = 160  # bytes of a statement while all are resolved
 
 
@@ -295,32 +294,35 @@ def deliver(
     arriving = [_statements(part, *arrivals[part.name]) for part in parts]
     every = Statements.joined([*kept, *arriving], what) if kept or arriving else no_statements()
     labels_by_id, conflicts, fates = resolve_all(every, source, configuration)
-    if conflicts.size and source.conflicts != "drop":
-        own = resolve_all(Statements.joined(arriving, what), source, configuration)[1]
-        if latest and not np.isin(conflicts, own).any():
-            again = [part for part in parts if arrivals[part.name][0] < len(delivered.files)]
-            raise _contradiction(conflicts, source, again, rewritten=True)
-        raise _contradiction(conflicts, source, parts)
-    places = every.distinct(by_arrival=latest)
     first = sum(one.first.size for one in kept)
+    used = np.flatnonzero(fates[first:] == 0)
+    listed = Listed.of(parts, theirs, fates[first:], used) if parts else None
+    if listed is not None and conflicts.size and source.conflicts != "drop":
+        wrong, remedy = f"different labels {source.when}", "correct the file"
+        remedy += ", give a correction a later time" if source.time else ""
+        if not latest:
+            remedy += "; or let the later file win (add --label-conflicts latest), or leave such ids unlabelled (drop)"
+        elif not np.isin(conflicts, resolve_all(Statements.joined(arriving, what), source, configuration)[1]).any():
+            wrong = "other labels than it had when it was read with the same size and time"
+            remedy = "touch it, so that it counts as a new delivery"
+        raise listed.contradiction(parts, conflicts.size, wrong, remedy)
+    places = every.distinct(by_arrival=latest)
     new = every.only(places[places >= first])
     counts = {"read": read, "new": new.first.size, "null_ids": read - sum(part.first.size for part in parts)}
     counts |= {"known": read - counts["null_ids"] - counts["new"], "conflicts": int(conflicts.size)}
     forgotten = sorted({*delivered.forgotten} - {number for number, _ in arrivals.values()})
     entries = [(*fact, night) for fact, (_, night) in numbers.items()]
     after, unknown = delivered._replace(files=entries, forgotten=forgotten), len(entries) > len(delivered.files)
-    listed = None
-    if rejects and parts:
-        listed = _list(parts, theirs, fates[first:]), every.only(first + np.flatnonzero(fates[first:] == 0))
+    rejected = (listed, every.only(first + used)) if rejects and listed is not None else None
     if not new.first.size:  # what was read is known from the next commit on
-        return Arrived(configuration.delivered(after), labels_by_id, None, False, counts, listed)
+        return Arrived(configuration.delivered(after), labels_by_id, None, False, counts, rejected)
     merged = len(delivered.runs) + 1 >= FAN
     runs, new_run = ([], every.only(places)) if merged else (delivered.runs, new)
     name, nbytes = files.publish(lambda sink: pq.write_table(new_run.to_arrow(), sink, compression="zstd"))
     total = nbytes + (delivered.bytes if runs else 0)
     after = after._replace(runs=[*runs, name], rows=places.size, bytes=total)
     ids = table_of(new, configuration)
-    return Arrived(configuration.delivered(after), labels_by_id, ids, unknown, counts, listed)
+    return Arrived(configuration.delivered(after), labels_by_id, ids, unknown, counts, rejected)
 
 
 def _number(
@@ -372,36 +374,3 @@ def _statements(part: StatementPart, number: int, newest: int) -> Statements:
     times = part.times if part.times.size else np.zeros(count, np.int64)
     arrivals, nights = (np.full(count, one, np.int64) for one in (number, newest))
     return Statements(part.first, second, times, arrivals, nights, part.codes, part.values)
-
-
-def _list(parts: Sequence[StatementPart], ids: Sequence[IdColumn], fates: Array) -> Listed:
-    """The statements of a delivery, with what became of those that have an id."""
-    all_fates = np.concatenate([part.fates for part in parts])
-    all_fates[all_fates == 0] = fates
-    return Listed(pa.concat_tables(part.table for part in parts), tuple(ids), np.flatnonzero(all_fates == 0), all_fates)
-
-
-def _contradiction(
-    words: Array, source: LateSource, parts: Sequence[StatementPart], *, rewritten: bool = False
-) -> LabelError:
-    """The error for ids whose latest statements contradict each other, or those that their file had before."""
-    shown: dict[str, None] = {}
-    concerned = [part for part in parts if np.isin(part.first, words).any()]
-    for part in concerned:
-        rows = np.flatnonzero(part.fates == 0)[np.isin(part.first, words)][: 100 * _LISTED]
-        names = [other for _, other in source.on]
-        shown |= dict.fromkeys(
-            ", ".join(map(repr, row.values())) for row in part.table.select(names).take(rows).to_pylist()
-        )
-    ids = "; ".join(list(shown)[:_LISTED]) + (", …" if len(shown) > _LISTED else "")
-    file, count = concerned[0].name if concerned else "labels", plural(words.size, "id")
-    if rewritten:
-        return LabelError(
-            f"{file}: {count} with other labels than it had when it was read with the same size and time: {ids}; touch "
-            "it, so that it counts as a new delivery"
-        )
-    when = "in one delivery" if source.conflicts == "latest" else "at one time" if source.time else "and no times"
-    later = ", give a correction a later time" if source.time else ""
-    policies = "; or let the later file win (add --label-conflicts latest), or leave such ids unlabelled (drop)"
-    remedy = later + policies * (source.conflicts == "error")
-    return LabelError(f"{file}: {count} with different labels {when}: {ids}; correct the file{remedy}")

@@ -100,6 +100,11 @@ class LateSource:
     rejects: str | None = None
     unmatched: bool = False
 
+    @property
+    def when(self) -> str:
+        """Which statements of an id contradict each other."""
+        return "in one delivery" if self.conflicts == "latest" else "at one time" if self.time else "and no times"
+
     @classmethod
     def of(cls, options: Mapping[str, Any], others: Collection[str] = ()) -> LateSource | None:
         """The table that plain options name; None without one. `others` are columns that select and slice rows.
@@ -422,7 +427,7 @@ class Resolved(NamedTuple):
     order : int64 array of shape (n,), the statements in this order
     last : int64 array, the place of the latest statement of each id
     conflict : bool array, whether the latest statements of each id contradict each other
-    fates : uint8 array of shape (n,), what became of each statement, in this order
+    fates : uint8 array of shape (n,), what became of each statement, in the order of the input
     """
 
     order: Array
@@ -464,7 +469,9 @@ def resolve(ids: Sequence[Array], times: Sequence[Array], codes: Array, arrivals
     if arrivals is not None:
         _count_redelivered([*ids, *times, codes], arrivals, order, fates)
     last = np.flatnonzero(latest)
-    return Resolved(order, last, conflict[last], fates)
+    outcomes = np.empty_like(fates)
+    outcomes[order] = fates
+    return Resolved(order, last, conflict[last], outcomes)
 
 
 def _resolve_shared(
@@ -551,10 +558,14 @@ class Statements:
         found = resolve([first, second] if second.size else [first], [times] if source.time else [], codes, arrivals)
         conflicts = int(np.count_nonzero(found.conflict))
         refused = conflicts > 0 and source.conflicts != "drop"
-        listed = Listed.of(parts, theirs, found) if refused or source.rejects else None
-        if refused and listed is not None:
-            raise _contradiction(source, listed, parts, conflicts)
         latest = found.order[found.last]
+        listed = Listed.of(parts, theirs, found.fates, latest) if refused or source.rejects else None
+        if refused and listed is not None:
+            remedies = [] if source.time else ["name a column of times with label_time (--label-time)"]
+            remedies += ["choose label_conflicts='drop' (--label-conflicts drop) to leave these ids unlabelled"]
+            later = "choose 'latest' if the later of several files is right"
+            remedies += [later] * (source.conflicts != "latest")
+            raise listed.contradiction(parts, conflicts, f"different labels {source.when}", ", or ".join(remedies))
         codes = np.where(found.conflict, WITHDRAWN, codes[latest]).astype(np.uint8)
         words = first[latest], second[latest] if second.size else second
         late = LateLabels.of(source.column, ids, values, codes, words, own=own is not None)
@@ -614,12 +625,12 @@ class Listed:
     fates: Array
 
     @classmethod
-    def of(cls, parts: Sequence[StatementPart], ids: Sequence[IdColumn], found: Resolved) -> Listed:
-        """The statements of all parts."""
-        fates = np.concatenate([part.fates for part in parts])
-        rows = np.flatnonzero(fates == 0)[found.order]  # in the order of the ids
-        fates[rows] = found.fates
-        return cls(pa.concat_tables(part.table for part in parts), tuple(ids), rows[found.last], fates)
+    def of(cls, parts: Sequence[StatementPart], ids: Sequence[IdColumn], fates: Array, latest: Array) -> Listed:
+        """The statements of all parts: what became of those that have an id, and which of these are in effect."""
+        every = np.concatenate([part.fates for part in parts])
+        rows = np.flatnonzero(every == 0)
+        every[rows] = fates
+        return cls(pa.concat_tables(part.table for part in parts), tuple(ids), rows[latest], every)
 
     def rejects(self, orphans: Array) -> pa.Table:
         """The statements that label no row, with a column `reason`; `orphans` are the ids of no row."""
@@ -638,19 +649,12 @@ class Listed:
                 table = table.set_column(table.column_names.index(one.name), one.name, pa.array(texts, pa.string()))
         return table
 
-
-def _contradiction(source: LateSource, listed: Listed, parts: Sequence[StatementPart], conflicts: int) -> LabelError:
-    """The error for ids whose latest statements contradict each other."""
-    rows = np.flatnonzero(listed.fates == _CONFLICT)
-    ends = np.cumsum([part.fates.size for part in parts])
-    name = parts[int(np.searchsorted(ends, rows[0], "right"))].name
-    shown = listed.shown(rows[: 100 * _LISTED]).select([one.name for one in listed.ids]).to_pylist()
-    ids = list(dict.fromkeys(", ".join(map(repr, row.values())) for row in shown))[:_LISTED]
-    more = ", …" if conflicts > len(ids) else ""
-    when = "in one delivery" if source.conflicts == "latest" else "at one time" if source.time else "and no times"
-    remedies = [] if source.time else ["name a column of times with label_time (--label-time)"]
-    remedies += ["choose label_conflicts='drop' (--label-conflicts drop) to leave these ids unlabelled"]
-    remedies += [] if source.conflicts == "latest" else ["choose 'latest' if the later of several files is right"]
-    shown_ids = "; ".join(ids) + more
-    remedy = ", or ".join(remedies)
-    return LabelError(f"{name}: {plural(conflicts, 'id')} with different labels {when}: {shown_ids}; {remedy}")
+    def contradiction(self, parts: Sequence[StatementPart], conflicts: int, what: str, remedy: str) -> LabelError:
+        """The error for ids whose latest statements contradict each other."""
+        rows = np.flatnonzero(self.fates == _CONFLICT)
+        ends = np.cumsum([part.fates.size for part in parts])
+        name = parts[int(np.searchsorted(ends, rows[0], "right"))].name
+        shown = self.shown(rows[: 100 * _LISTED]).select([one.name for one in self.ids]).to_pylist()
+        ids = list(dict.fromkeys(", ".join(map(repr, row.values())) for row in shown))[:_LISTED]
+        more = ", …" if conflicts > len(ids) else ""
+        return LabelError(f"{name}: {plural(conflicts, 'id')} with {what}: {'; '.join(ids)}{more}; {remedy}")

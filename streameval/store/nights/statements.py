@@ -132,9 +132,7 @@ def resolve_all(every: Statements, source: LateSource, configuration: Configurat
     codes = np.where(found.conflict, WITHDRAWN, every.codes[latest]).astype(np.uint8)
     words = every.first[latest], every.second[latest][: latest.size if len(ids) > 1 else 0]
     late = LateLabels.of(source.column, _columns(configuration), every.values, codes, words, own=False)
-    fates = np.empty_like(found.fates)
-    fates[found.order] = found.fates
-    return late, words[0][found.conflict], fates
+    return late, words[0][found.conflict], found.fates
 
 
 def _columns(configuration: Configuration) -> list[IdColumn]:
