@@ -73,10 +73,6 @@ class HotKeys:
         """The hot keys of some rows; None if these keys have too few rows. Codes from `known` on are of NaN scores."""
         step, worth = max(1, words.size // _SAMPLE), WORTH[words.itemsize]
         words, rest, codes = words[::step], rest[::step], codes[::step]
-        few = slice(None, None, 4 if 2 * words.size > _SAMPLE else 1)
-        some = np.sort(_keys_of(words[few], rest[few], codes[few])[1])
-        if np.count_nonzero(some[1:] == some[:-1]) * 4 * worth < some.size:  # hardly any are equal: no key is hot
-            return None
         keys, whole = _keys_of(words, rest, codes)
         ordered = np.sort(whole)
         if np.count_nonzero(ordered[SEEN - 1 :] == ordered[: 1 - SEEN]) * worth < words.size:
@@ -199,9 +195,7 @@ def _begins_run(columns: Sequence[Array]) -> Array:
 
 def _has_long_runs(columns: Sequence[Array]) -> bool:
     """Whether runs are long in a stretch of rows, and not only those of a few hot keys, which `hot` counts faster."""
-    keys = columns[0]
-    for column in columns[1:]:  # hash collisions do no harm here
-        keys = keys * np.uint64(MIX) + column
+    keys = hashed(columns)
     first = keys[_begins_run([keys])]
     return bool(first.size * LONG_RUN <= keys.size and np.unique(first).size * 2 > first.size)
 
