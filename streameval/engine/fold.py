@@ -30,7 +30,7 @@ from streameval.scan.widen import nearest_floats
 from streameval.states.classes import ClassReader, ClassSpec, rows_of_class
 from streameval.states.labels import LabelCounts, LabelReader, LabelSpec
 from streameval.states.late import LateLabels, LateReader
-from streameval.states.protocol import Batch, Builder, Spec, State, StoredSpec, ungrouped
+from streameval.states.protocol import Batch, Builder, Spec, State, StoredSpec, merged, ungrouped
 from streameval.states.rounds import row_bytes
 from streameval.wording import plural, size
 
@@ -478,18 +478,9 @@ def _weights(batch: pa.RecordBatch, column: str, name: str, labelled: Array | No
 
 
 def merge(parts: Sequence[Folded]) -> Folded:
-    """Merge the states of several tasks, spec by spec.
-
-    Neighbours are merged pairwise, so that weights are added in the same order for any fan-in that is a power of two.
-    """
-    level = [part.states for part in parts]
-    while len(level) > 1:
-        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-        level = [
-            {spec: state.merge(pair[1][spec]) for spec, state in pair[0].items()} if len(pair) == 2 else pair[0]
-            for pair in pairs
-        ]
-    return Folded(dict(level[0]), tuple(skipped for part in parts for skipped in part.skipped))
+    """Merge the states of several tasks, spec by spec."""
+    states = {spec: merged([part.states[spec] for part in parts]) for spec in parts[0].states}
+    return Folded(states, tuple(skipped for part in parts for skipped in part.skipped))
 
 
 def task_threads(rows: int) -> int:

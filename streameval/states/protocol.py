@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, cast
 
 import numpy as np
@@ -339,6 +340,16 @@ class Small(Specified):
     def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Self:
         """The state itself."""
         return self
+
+
+def merged(states: list[State]) -> State:
+    """The merge of some states, at least one, in pairs: one by one, all rows so far would be copied for each.
+
+    Weights are added in the same order for any fan-in that is a power of two.
+    """
+    while len(states) > 1:
+        states = [reduce(lambda one, other: one.merge(other), states[i : i + 2]) for i in range(0, len(states), 2)]
+    return states[0]
 
 
 def mergeable(one: Specified, other: object) -> None:

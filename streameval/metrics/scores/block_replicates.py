@@ -43,6 +43,7 @@ from streameval.metrics.scores.cut_bins import (
 from streameval.metrics.scores.delong import GRID_CHECK
 from streameval.metrics.scores.ranking import Rankings
 from streameval.metrics.units import Sizes, class_counts
+from streameval.states.scores.blocks import sum_blocks
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class BlockReplicates:
     def sizes(self) -> Sizes:
         """Measure of the rows of each block, with missing scores that count as halves."""
         rows = self.state.measure.sum(axis=0) + self.state.halved_measure
-        return Sizes(self.unit, class_counts(*self._by_block(rows).T), single=self.single)
+        return Sizes(self.unit, class_counts(*sum_blocks(rows.astype(np.float64), self.count).T), single=self.single)
 
     @property
     def rows_by_block(self) -> Array:
@@ -180,7 +181,7 @@ class BlockReplicates:
         if above and high[above - 1] >= threshold:
             share = (high[above - 1] - threshold) / (high[above - 1] - low[above - 1])
             found += share * self.state.measure[above - 1]
-        return class_counts(*self._by_block(found).T)
+        return class_counts(*sum_blocks(found.astype(np.float64), self.count).T)
 
     def focused(self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Exact) -> BlockReplicates:
         """The same with bins cut around the thresholds of metrics, at the scores of the exact state."""
@@ -213,7 +214,7 @@ class BlockReplicates:
         if self.cut is None or not self.cut.open:
             return ()
         rows = rows_of_bins(self.state)[self.cut.near]
-        found = self._merged(self.state.table[self.cut.near].sum(axis=2))
+        found = sum_blocks(self.state.table[self.cut.near].sum(axis=2, dtype=np.float64).T, self.count).T
         expected = rows * (1 - 1 / self.count)
         spread = np.square(found - rows[:, None] / self.count).sum()
         clump = max(1.0, float(spread / expected.sum()))
@@ -322,18 +323,6 @@ class BlockReplicates:
         return Rows.of(
             state.spec, [side * most for side in sums], groups, own, scores[there], self._missing(first, most)
         )
-
-    def _merged(self, found: Array) -> Array:
-        """Sums over blocks that are taken as one, of an array of shape (n, n_blocks)."""
-        merged = np.zeros((len(found), self.count))
-        np.add.at(merged.T, np.arange(found.shape[1]) % self.count, found.T)
-        return merged
-
-    def _by_block(self, found: Array) -> Array:
-        """Sums over blocks that are taken as one, of an array of shape (n_blocks, 2)."""
-        merged = np.zeros((self.count, 2))
-        np.add.at(merged, np.arange(len(found)) % self.count, found)
-        return merged
 
 
 def _ranks(metrics: Sequence[Metric], rows: int) -> list[int]:

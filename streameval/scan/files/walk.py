@@ -235,13 +235,9 @@ class LocalTree(Tree):
     def _followed(self, path: str) -> Entry:
         """The target of a link; raises `DataError` if the link lies inside its target."""
         entry = self._existing(path)
-        parent = posixpath.dirname(path)
-        while entry.is_dir:
-            if f"{os.path.realpath(parent)}/".startswith(f"{entry.real.rstrip('/')}/"):
-                raise _loop(path, entry.real)
-            if parent == posixpath.dirname(parent):
-                break
-            parent = posixpath.dirname(parent)
+        inside = f"{entry.real.rstrip('/')}/"
+        if entry.is_dir and any(f"{os.path.realpath(above)}/".startswith(inside) for above in Path(path).parents):
+            raise _loop(path, entry.real)
         return entry
 
 

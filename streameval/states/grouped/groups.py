@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
@@ -26,7 +26,7 @@ from streameval.errors import OptionError
 from streameval.kernels.groups import ordered
 from streameval.states.grouped.keys import Group, Key, Split, rank
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
-from streameval.states.protocol import Batch, Small, Spec, SplitSpec, Stored, Totals, mergeable
+from streameval.states.protocol import Batch, Small, Spec, SplitSpec, Stored, Totals, mergeable, merged
 from streameval.states.rounds import Mapper, one_by_one
 from streameval.wording import plural
 
@@ -115,21 +115,14 @@ class Grouped(Small, Stored):
         return {"spec": {"inner": fields, "key": self.spec.key.fields()}}
 
 
-def _merged(states: list[State]) -> State:
-    """The merge of some states, at least one, in pairs: one by one, all rows so far would be copied for each."""
-    while len(states) > 1:
-        states = [reduce(lambda one, other: one.merge(other), states[i : i + 2]) for i in range(0, len(states), 2)]
-    return states[0]
-
-
 def _each_without(others: State, states: list[State]) -> Iterator[State]:
     """For each of some states, the merge of `others` and all other states."""
     if len(states) < 2:
         yield from [others] * len(states)
         return
     first, second = states[: len(states) // 2], states[len(states) // 2 :]
-    yield from _each_without(_merged([others, *second]), first)
-    yield from _each_without(_merged([others, *first]), second)
+    yield from _each_without(merged([others, *second]), first)
+    yield from _each_without(merged([others, *first]), second)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +151,7 @@ class DenseGroups(Grouped):
 
     def _chosen(self, names: Collection[bytes], budget: Budget | None) -> State:
         states = [self.states[name] for name in sorted(names)]  # in this order, so that sums are reproducible
-        return _merged(states) if states else self.spec.inner.empty()
+        return merged(states) if states else self.spec.inner.empty()
 
     def _under(self, empty: State) -> DenseGroups:
         states = {name: state.merge(empty) for name, state in self.states.items()}

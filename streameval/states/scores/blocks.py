@@ -148,7 +148,7 @@ class BlockSpec(MissingScores):
         nan = np.array(header["nan_rows"]).reshape(-1, 2), np.array(header["nan_weights"]).reshape(-1, 2)
         if self.pointed:
             bits = columns.pop("bits")
-            merged = [_merged(side, FEW_BLOCKS) for side in nan]
+            merged = [sum_blocks(side, FEW_BLOCKS) for side in nan]
             own = {name: column[bits >= 0] for name, column in columns.items()}
             points = self.points.of_columns(own, finer[0], bits[bits >= 0], (merged[0], merged[1]))
             columns = {name: column[bits < 0] for name, column in columns.items()}
@@ -180,9 +180,9 @@ class BlockSpec(MissingScores):
         return BlockCounts(self, shift, downs, prefixes, ends[first], _narrow(table), sums, *nan)
 
 
-def _merged(values: Array, count: int) -> Array:
-    """Sums over blocks that are taken as one, block b modulo `count`; an array of shape (count, 2)."""
-    merged = np.zeros((count, 2), values.dtype)
+def sum_blocks(values: Array, count: int) -> Array:
+    """Sums over blocks that are taken as one, block b modulo `count`, of an array of shape (n_blocks, …)."""
+    merged = np.zeros((count, *values.shape[1:]), values.dtype)
     np.add.at(merged, np.arange(len(values)) % count, values)
     return merged
 
