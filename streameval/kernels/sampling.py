@@ -129,21 +129,6 @@ def draw(values, label, row, kept, seed, share, group, drawn, cells, weights, ca
 
 
 @jit
-def gather(values, cells, out):
-    """Sort values stably by cell into `out`; returns the start of each cell and the end, an int64 array."""
-    starts = np.zeros(CELLS + 1, np.int64)
-    for i in range(cells.size):
-        starts[cells[i] + 1] += 1
-    for cell in range(CELLS):
-        starts[cell + 1] += starts[cell]
-    place = starts.copy()
-    for i in range(values.size):
-        out[place[cells[i]]] = values[i]
-        place[cells[i]] += 1
-    return starts
-
-
-@jit
 def _limit(q, compression):
     """Share at which a centroid that begins at share `q` is full: k₁⁻¹(k₁(q) + 1)."""
     angle = math.asin(2.0 * q - 1.0) + 2.0 * math.pi / compression

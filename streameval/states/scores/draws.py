@@ -27,8 +27,9 @@ import pyarrow as pa
 
 from streameval.errors import OptionError
 from streameval.kernels.exact import quotients
+from streameval.kernels.groups import ordered
 from streameval.kernels.jit import read_only
-from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, gather
+from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw
 from streameval.states.facts import check_counts
 from streameval.states.keyed.ids import hash_bytes
 from streameval.states.protocol import Batch, Small, Stored, Totals, Traits, mergeable
@@ -112,9 +113,8 @@ class Draws:
         self.nan_rows = np.zeros(2, np.int64)
         self._take = take
         self._share = math.ceil(spec.sample * (1 << BITS))
-        rows = FILL + SLICE  # of buffers of 18 MiB, or 35 MiB with weights
-        self._values, self._sorted = np.empty((2, rows))
-        self._weights, self._carried = np.empty((2, rows if spec.weighted else 0))
+        rows = FILL + SLICE  # of buffers of 10 MiB, or 18 MiB with weights; their order takes 8 MiB more
+        self._values, self._weights = np.empty(rows), np.empty(rows if spec.weighted else 0)
         self._cells = np.empty(rows, np.uint8)
         self._fill = 0
 
@@ -143,24 +143,22 @@ class Draws:
         self.nan_rows += nan
 
     def _pass_on(self, size: int) -> None:
-        starts = gather(self._values[:size], self._cells[:size], self._sorted)
-        if self.spec.weighted:
-            gather(self._weights[:size], self._cells[:size], self._carried)
+        order, starts = ordered(self._cells[:size], CELLS)
         for cell, (a, b) in enumerate(pairwise(starts.tolist())):
             if b > a:
-                self._take(cell, *self._ascending(a, b))
+                self._take(cell, *self._ascending(order[a:b]))
         rest = self._fill - size
         buffers: tuple[Array, ...] = (self._values, self._cells, self._weights)
         for buffer in buffers[: 2 + self.spec.weighted]:
             buffer[:rest] = buffer[size : self._fill]
         self._fill = rest
 
-    def _ascending(self, a: int, b: int) -> tuple[Array, Array | None]:
-        """The scores of a cell in ascending order, with their weights."""
-        scores = self._sorted[a:b]
+    def _ascending(self, rows: Array) -> tuple[Array, Array | None]:
+        """The scores of some rows in ascending order, with their weights."""
+        scores = self._values[rows]
         if self.spec.weighted:
             order = np.argsort(scores, kind="stable")
-            return scores[order], self._carried[a:b][order]
+            return scores[order], self._weights[rows[order]]
         scores.sort()
         return scores, None
 
