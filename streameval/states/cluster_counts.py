@@ -187,7 +187,7 @@ def of_rows(spec: S, rows: str) -> S:
 
 def facts_of_both(facts: Array, *, labelled: bool) -> Array:
     """What the facts of every row, or of labelled rows, add to those of both; arrays of shape (…, n_facts)."""
-    sides = facts.reshape(*facts.shape[:-1], -1, 2)  # of single, dropped and bare rows, and of the rows of a group
+    sides = facts.reshape(*facts.shape[:-1], facts.shape[-1] // 2, 2)  # single, dropped, bare, and rows of a group
     rows, positives = sides[..., :2, :].sum(axis=-1), sides[..., 1]
     both = np.stack((-positives, positives), axis=-1) if labelled else sides.copy()
     both[..., 2, :] = -rows if labelled else rows

@@ -228,3 +228,19 @@ def test_a_night_without_any_label(tmp_path: Path, kind: pa.DataType, labels: li
     assert dropping.evaluate().dropped == (("null label", 4),)
     alone = evaluate(tmp_path / "data" / "night=2", **given, unlabelled="drop")
     assert (alone.rows, alone.dropped, math.isnan(alone.value("roc_auc"))) == (0, (("null label", 4),), True)
+
+
+def test_slices_of_files_without_any_label(tmp_path: Path) -> None:
+    """Slices need no labelled row, neither in a file nor in all files."""
+    rows = [(i % 5, i % 2) for i in range(30)]
+    data = table(rows).append_column("lang", pa.array([i % 3 for i in range(30)]))
+    for i, labels in enumerate((data["label"], pa.nulls(30, pa.int8()))):
+        pq.write_table(data.set_column(1, "label", labels), tmp_path / f"part-{i}.parquet")
+    options: dict[str, Any] = {"cluster": "c", "unlabelled": "size", "by": "lang", "threads": 1}
+    found = evaluate(tmp_path, **options)
+    assert found.value("aul") == pytest.approx(float(aul_truth([*rows, *((c, None) for c, _ in rows)]) or 0))
+    assert found.value("aul", slice={"lang": 1}) == evaluate(
+        tmp_path, **options | {"by": None}, where="lang == 1"
+    ).value("aul")
+    none = evaluate(tmp_path / "part-1.parquet", **options)
+    assert {(r.rows, r.reason) for r in none.results} == {(30, "no row has a label"), (10, "no row has a label")}
