@@ -182,10 +182,11 @@ def evaluate(
         Accept labels of which none has the id of a row; else that is an error, as `on` probably names a wrong column.
     sampled_by : str, optional
         How the labelled rows were drawn, if labels are a sample: ``"uniform"``, ``"strata=COLUMN"`` (uniform in each
-        stratum) or ``"size"`` (whole units, in proportion to their rows, without replacement). A null label means not
-        labelled. With `unit`, ``"uniform"`` drew whole units as well. Metrics of scores are then estimates of what
-        labels of all rows would give, with a sampling interval and `design`, `labelled` and `strata`
-        (`streameval.metrics.scores.label_sample`). Rows labelled because they looked bad have no valid estimate.
+        stratum) or ``"size"`` (whole units, in proportion to their rows, without replacement; `where` would leave out
+        some of these). A null label means not labelled. With `unit`, ``"uniform"`` drew whole units as well. Metrics of
+        scores are then estimates of what labels of all rows would give, with a sampling interval and `design`,
+        `labelled` and `strata` (`streameval.metrics.scores.label_sample`). Rows labelled because they looked bad have
+        no valid estimate.
     label_probability : str, optional
         The same for recorded probabilities: a column with that of each labelled row, above 0 and at most 1.
     classes_sampled : str, optional

@@ -484,6 +484,8 @@ COMMANDS = [
     ("evaluate one --score score --by country --timezone UTC", "(--by 'hour(sent_at)')", "+ --by 'hour(sent)'"),
     ("evaluate one --score score --metric quantiles", "name one (--sketch)", "+ --sketch score"),
     ("evaluate one --score score --sampled-by size", "name their column with --unit", "+ --unit user"),
+    ("evaluate one --score score --sampled-by size --unit user --where \"id = 1\"", "leave out --where",
+     "evaluate one --score score --sampled-by size --unit user"),
     ("evaluate one --score score --sampled-by strata=country --unit user", "leave out --unit",
      "evaluate one --score score --sampled-by strata=country"),
     ("evaluate one --score score --sampled-by uniform --nan half", "choose --nan 'drop'", "+ --nan drop"),

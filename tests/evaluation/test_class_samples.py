@@ -193,6 +193,9 @@ def test_samples_of_classes_refuse_what_they_cannot_give() -> None:
         evaluate(table, **given, metrics="adjusted_rand_index", classes_sampled="size")
     with pytest.raises(OptionError, match="take no unit"):
         evaluate(table, **given, metrics="classes", classes_sampled="size", unit="k")
+    for how in ("classes_sampled", "clusters_sampled"):
+        with pytest.raises(OptionError, match=f"{how}='size' needs all rows"):
+            evaluate(table, **given, metrics="classes", where="c > 3", **{how: "size"})
     with pytest.raises(OptionError, match="two samples"):
         evaluate(table, **given, metrics="classes", classes_sampled="size", clusters_sampled="size")
     with pytest.raises(LabelError, match="some of its rows"):

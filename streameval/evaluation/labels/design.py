@@ -90,6 +90,8 @@ class LabelDesign:
             raise OptionError(
                 "sampled_by='size' draws units by their rows; name their column with unit (--unit)", "unit"
             )
+        if kind == "size":
+            _check_whole(options, "sampled_by", "--label-probability")
         if kind == "strata" and unit is not None:
             raise OptionError(
                 "sampled_by='strata=…' draws rows in strata, not units; leave out unit (--unit), or give the recorded "
@@ -141,6 +143,9 @@ def sampled_classes(options: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
         if options[name] not in (None, (), False, "global"):
             spelling = f"--{name.replace('_', '-')}"
             raise OptionError(f"estimates from sampled classes take no {name}; leave out {name} ({spelling})", name)
+    for name, kind in (("classes_sampled", classes), ("clusters_sampled", clusters)):
+        if kind == "size":
+            _check_whole(options, name, f"--{name.replace('_', '-')} COLUMN")
     if "singleton" in values_in(options["nulls"]):
         raise OptionError(
             "estimates from sampled classes take no nulls='singleton'; leave out null clusters (--nulls drop)", "nulls"
@@ -153,6 +158,16 @@ def sampled_classes(options: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
         raise OptionError(f"{name} would change nothing in estimates from sampled classes; leave it out ({spelling})",
                           name)  # fmt: skip
     return drawn
+
+
+def _check_whole(options: Mapping[str, Any], name: str, recorded: str) -> None:
+    """Raise `OptionError` for a filter: the rows of a unit that it keeps are not those by which the unit was drawn."""
+    if options["where"] is not None:
+        raise OptionError(
+            f"{name}='size' needs all rows of the units, by which they were drawn, and where would leave some out: "
+            f"leave out where (--where), or name the column of recorded probabilities ({recorded})",
+            "where",
+        )
 
 
 def probabilities_of(drawn: Iterable[tuple[str, bool]]) -> tuple[str, ...]:

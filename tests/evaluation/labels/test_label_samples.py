@@ -232,6 +232,7 @@ def test_every_output_says_that_it_is_an_estimate() -> None:
     [
         ({"sampled_by": "suspicion"}, "labelled because they looked bad have no valid estimate"),
         ({"sampled_by": "size"}, "name their column with unit"),
+        ({"sampled_by": "size", "unit": "unit", "where": "s > 0.5"}, r"needs all rows .*leave out where"),
         ({"sampled_by": "strata=stratum", "unit": "unit"}, "draws rows in strata, not units"),
         ({"sampled_by": "uniform", "label_probability": "p"}, "name one of them"),
         ({"sampled_by": "uniform", "by": "stratum"}, "take no by"),
