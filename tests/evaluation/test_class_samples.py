@@ -229,3 +229,16 @@ def test_uniform_classes_count_by_classes() -> None:
     recall = next(one for one in found.results if one.metric == "cluster_recall")
     assert recall.value == pytest.approx(81 / 101)
     assert float(recall.stderr or 0) == pytest.approx(np.sqrt(81 * 20 / 101**3 * 3600 / 3701), rel=0.15)
+
+
+def test_certain_classes_do_not_show_how_others_vary() -> None:
+    """Errors of classes that were certain to be drawn alone give no interval; the value stays."""
+    kind = np.concatenate([np.repeat([0, 1], 2000), np.repeat(np.arange(2, 1002), 4)])
+    cluster = np.where((kind < 2) & (np.arange(kind.size) % 10 == 0), kind + 5000, kind)
+    there = (kind < 2) | (kind % 10 == 3)
+    table = pa.table({"c": cluster, "k": pa.array(kind, mask=~there)})
+    found = evaluate(table, cluster="c", classes="k", metrics="classes", classes_sampled="size")
+    recall = next(one for one in found.results if one.metric == "bcubed_recall")
+    assert recall.value == pytest.approx(1 - 0.18 / 2)
+    assert (recall.ci_lower, recall.ci_upper) == (None, None)
+    assert str(recall.ci_reason).startswith("it is 1 in all that were not certain to be drawn")

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 _INTERVAL = 1 << 18  # items read at a time
+_END = 1e-9  # distance from 0 or 1 of a value that is there but for rounding
 _LARGEST = 0.05  # share of a pair sum that one uniformly drawn class may have
 
 
@@ -197,6 +198,11 @@ class ClassSample(WeightedSums):
         """Rows that the units of each block stand for, except certain ones."""
         return self._sizes("rows", np.bincount(self.block, self.weight * self.of("rows") * ~self.certain, BLOCKS))
 
+    @cached_property
+    def _uncertain(self) -> Sums:
+        """The sums of the units that were not certain to be drawn."""
+        return _summed(self.each, self.weight * ~self.certain)
+
     def _sizes(self, kind: str, counts: Array, *, single: bool = False) -> Sizes:
         return Sizes(self.unit, {kind: counts}, self.weight.size, single)
 
@@ -224,6 +230,11 @@ class ClassSample(WeightedSums):
                 reason = f"one unit has {largest:.0%} of the pairs of a uniform sample: draw by size"
             if name == "pairwise.precision" and not self.of_clusters and self.free:
                 reason = "errors are too rare in sampled classes: sample clusters (--clusters-sampled)"
+            rest = RATIOS[name](self._uncertain, self.mean)
+            if self.certain.any() and self.free and min(abs(rest), abs(rest - 1)) < _END:
+                reason = (
+                    f"it is {round(rest)} in all that were not certain to be drawn, which do not show how it varies"
+                )
             if value in (0, 1):
                 reason = at_end(value)
             known = one.known if self.free else 0.0
