@@ -9,10 +9,11 @@ import pyarrow.dataset as ds
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from streameval import evaluate
+from streameval import aul_score_from_labels, evaluate
 
 DATA = Path(__file__).parents[1] / "data" / "spam_messages"
 SCORES = ["score_lr", "score_nb", "score_q"]
+CLUSTERS = ["cluster_loose", "cluster_tight"]
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +49,18 @@ def test_means_over_groups_agree_with_scikit_learn(table, over):
         found = evaluate(DATA, score="score_q", mean_over=over, mean_weight=weight)
         for name, of_groups in values.items():
             assert found.value(name) == pytest.approx(np.average(of_groups, weights=weights), rel=1e-12)
+
+
+def test_clusters_agree_with_the_function_in_memory(table):
+    """AUL out of core is AUL in memory, bit for bit."""
+    found = evaluate(DATA, cluster=CLUSTERS, metrics="aul")
+    for cluster in CLUSTERS:
+        expected = aul_score_from_labels(table["label"].to_numpy(), table[cluster].to_numpy())
+        assert found.value("aul", of=cluster) == expected
+
+
+def test_approximate_intervals_hold_the_exact_values():
+    """Every certain interval holds the exact value."""
+    exact, bounded = evaluate(DATA, score=SCORES), evaluate(DATA, score=SCORES, approx=True)
+    for one, other in zip(exact.results, bounded.results, strict=True):
+        assert other.lower <= one.value <= other.upper or np.isnan(other.value)

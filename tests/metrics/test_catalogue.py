@@ -34,7 +34,7 @@ from truth import (
 )
 
 from streameval import evaluate
-from streameval.errors import OptionError
+from streameval.errors import MissingInputError, OptionError
 from streameval.metrics.catalogue import FAMILIES, entries
 
 if TYPE_CHECKING:
@@ -278,6 +278,12 @@ def test_all_ties_are_chance(approx: bool) -> None:
         "agc": 0.0,
         "agc_ratio": pytest.approx(2 / 3),
     }
+
+
+def test_no_rows_are_an_error_that_says_so() -> None:
+    """There is nothing to evaluate."""
+    with pytest.raises(MissingInputError, match="no rows"):
+        evaluate(table([]), **COLUMNS)
 
 
 @pytest.mark.parametrize("policy", ["drop", "half"])

@@ -281,6 +281,7 @@ def test_a_value_of_the_wrong_type_names_the_file(tmp_path: Path) -> None:
     [
         ("f = 16777217", "16777217 is no value of f (float): it is compared with 16777216.0", 2),
         ("f < 1e300", "1e300 is no value of f (float): it is compared with inf", 4),
+        ("f < 1e400", "1e400 is no value of f (float): it is compared with inf", 4),
         ("i IN (1, 2.5)", "2.5 is no value of i (int8): it lies above 2 and below 3", 1),
         ("i > -300", "-300 is no value of i (int8): it lies below -128", 4),
         ("d BETWEEN 0.1 AND 0.125", "0.125 is no value of d (decimal128(5, 2)): it lies above 0.12 and below 0.13", 2),

@@ -143,7 +143,7 @@ def test_no_split_changes_a_result(weighted):
         assert b.value == pytest.approx(a.value, rel=1e-12 if weighted else 0, abs=0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(groups_of, st.lists(st.integers(0, 50), max_size=6), st.sampled_from(TRUNCATIONS), st.booleans())
 def test_histogram_interval_holds_the_area(groups, cuts, truncate, ratio):
     """Whatever the bins, the exact value lies in the interval; bins of one score are exact."""

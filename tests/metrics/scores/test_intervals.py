@@ -95,7 +95,7 @@ def _check(groups: list[tuple[float, float]], cuts: list[bool], *, weighted: boo
         assert result.exact == (result.lower == result.upper)
 
 
-@settings(max_examples=150)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(COUNTS, COUNTS), min_size=1, max_size=12), CUTS)
 @example([(0, 1), (1, 0)], [False] * 12)
 @example([(1, 0), (0, 1)], [False] * 12)
@@ -106,7 +106,7 @@ def test_the_truth_is_inside(groups: list[tuple[int, int]], cuts: list[bool]) ->
     _check(groups, cuts, weighted=False)
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(WEIGHTS, WEIGHTS), min_size=1, max_size=12), CUTS)
 @example([(2.225e-311, 0.0)], [False])
 @example([(0.0, 2.225e-309), (1.0, 0.0)], [False])

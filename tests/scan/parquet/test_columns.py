@@ -143,7 +143,7 @@ def test_every_flat_encoding_is_decoded_here(tmp_path: Path, page: str, codec: s
 
 
 @given(tables(), OPTIONS, st.sampled_from([13, 1 << 20]))
-@settings(max_examples=100)
+@settings(max_examples=150)
 def test_columns_equal_those_of_arrow(table: pa.Table, options: dict[str, Any], batch_rows: int) -> None:
     """Of every writer's settings: values, nulls and the bits of NaN."""
     with tempfile.TemporaryDirectory() as folder:
@@ -203,7 +203,7 @@ def test_counting_by_code_changes_no_value(tmp_path: Path, nan: str, rows: int) 
 
 
 @given(tables(), OPTIONS, st.data())
-@settings(max_examples=100)
+@settings(max_examples=200)
 def test_damaged_pages_are_refused_or_equal(table: pa.Table, options: dict[str, Any], data: st.DataObject) -> None:
     """Bytes of pages and headers that are flipped or overwritten never crash or give a number that Arrow does not."""
     with tempfile.TemporaryDirectory() as folder:
