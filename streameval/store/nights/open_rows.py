@@ -153,7 +153,8 @@ class _RowWriter:
         labelled = _find(table, self._labels.table) != ABSENT
         if self._labels.own:
             labelled |= table[self._labels.column].is_valid().to_numpy()
-        self.labelled.append(_placed(table, np.flatnonzero(labelled), self._start))
+        at = np.flatnonzero(labelled)
+        self.labelled.append(_placed(table, at, self._start + at))
         self._start += self._rows
         self._held, self._rows = [], 0
 
@@ -163,9 +164,9 @@ def _decoded(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _placed(rows: pa.Table, at: Array, start: int) -> pa.Table:
-    """Some rows of a table with their places in the night; the table begins at `start`."""
-    return rows.take(pa.array(at)).append_column(_PLACE, pa.array(start + at))
+def _placed(rows: pa.Table, at: Array, places: Array) -> pa.Table:
+    """Some rows of a table with their places in the night."""
+    return rows.take(pa.array(at)).append_column(_PLACE, pa.array(places))
 
 
 def _find(rows: pa.Table, ids: IdTable, seen: Array | None = None) -> Array:
@@ -281,9 +282,9 @@ class OpenNight:
         for segment in self._segments:
             rows = find_candidates(ids, segment.starts, segment.tags)
             rows = rows[~np.isin(start + rows, done)]
-            for number in np.unique(rows // BATCH).tolist():
-                at = rows[rows // BATCH == number] - number * BATCH
-                parts.append(_placed(self._batch(segment, number), at, start + number * BATCH))
+            numbers, batch = np.unique(rows // BATCH, return_inverse=True)
+            at = batch * BATCH + rows % BATCH  # among the batches that are read, of which only the last may be short
+            parts.append(_placed(self._read(segment, numbers), at, start + rows))
             start += segment.rows
         rows = pa.concat_tables(parts).combine_chunks()
         return seen, rows.filter(pa.array(_find(rows, ids, seen) != ABSENT))
@@ -302,13 +303,20 @@ class OpenNight:
         with _reading(self.entry, ROWS, self.files) as name:
             return self.files.load(name, verified=False)
 
-    def _batch(self, segment: Segment, number: int) -> pa.Table:
-        """A batch of the rows of a segment."""
-        piece = self._rows[slice(*segment.places[number : number + 2].tolist())]
+    @property
+    def _no_rows(self) -> pa.Table:
+        return self.labelled.slice(0, 0).drop_columns(_PLACE)
+
+    def _read(self, segment: Segment, numbers: Array) -> pa.Table:
+        """Some batches of the rows of a segment."""
+        batches = [self._no_rows]
         with _reading(self.entry, ROWS, self.files):
-            if zlib.crc32(piece) != segment.sums[number]:
-                raise FormatError(DAMAGED)
-            return pa.ipc.open_stream(piece).read_all()
+            for number in numbers.tolist():
+                piece = self._rows[slice(*segment.places[number : number + 2].tolist())]
+                if zlib.crc32(piece) != segment.sums[number]:
+                    raise FormatError(DAMAGED)
+                batches.append(pa.ipc.open_stream(piece).read_all())
+        return pa.concat_tables(batches)
 
     def add(self, rows: pa.Table) -> OpenNight:
         """The night with further labelled rows, which are written."""
@@ -333,9 +341,9 @@ class OpenNight:
         """
         rows = self.labelled
         if every or not rows.num_rows:
-            batches = ((one, number) for one in self._segments for number in range(one.sums.size))
-            some = [self._batch(*batch) for batch in islice(batches, None if every else 1)]
-            rows = pa.concat_tables(some).combine_chunks() if some else rows
+            read = (self._read(one, np.arange(one.sums.size if every else 1)) for one in self._segments)
+            rows = pa.concat_tables([self._no_rows, *islice(read, None if every else 1)])
+            rows = rows.combine_chunks()
         own = rows[labels.column].combine_chunks() if labels.column in rows.column_names else None
         if own is not None and not labels.own:
             what = f"{self.entry.partition}: label column {labels.column!r}"
