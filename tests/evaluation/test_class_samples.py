@@ -242,3 +242,27 @@ def test_certain_classes_do_not_show_how_others_vary() -> None:
     assert recall.value == pytest.approx(1 - 0.18 / 2)
     assert (recall.ci_lower, recall.ci_upper) == (None, None)
     assert str(recall.ci_reason).startswith("it is 1 in all that were not certain to be drawn")
+
+
+@pytest.mark.parametrize("name", ["", "class "])
+def test_rows_of_null_clusters_count_in_the_sizes_by_which_classes_were_drawn(name: str) -> None:
+    """They are left out of the sums alone, as with the recorded probabilities; a class may have no other rows."""
+    rng = np.random.default_rng(8)
+    kind, cluster = clustering(8)
+    _, place, size = np.unique(kind, return_inverse=True, return_counts=True)
+    null = (rng.random(kind.size) < np.where(size > 9, 0.7, 0.1)[place]) | (place == 5)
+    drawn = (size > 9) | (rng.random(size.size) < 0.4) | (np.arange(size.size) == 5)
+    left, count = float(kind.size), int(drawn.sum())
+    for rows in sorted(size[drawn].tolist(), reverse=True):
+        if count * rows < left:
+            break
+        left, count = left - rows, count - 1
+    p = np.minimum(1, count / left * size)
+    there = drawn[place]
+    ids = np.array([f"{name}{i}" for i in kind.tolist()]) if name else kind
+    table = pa.table({"c": pa.array(cluster, mask=null), "k": pa.array(ids, mask=~there)})
+    given: dict[str, Any] = {"cluster": "c", "classes": "k", "metrics": "classes", "nulls": {"c": "drop"}}
+    by_size = evaluate(table, **given, classes_sampled="size")
+    kept = {"k": pa.array(ids, mask=~there | null), "p": pa.array(p[place], mask=~there | null)}
+    recorded = evaluate(pa.table({"c": table["c"], **kept}), **given, classes_sampled="p")
+    assert [one.value for one in by_size.results] == pytest.approx([one.value for one in recorded.results], rel=1e-12)

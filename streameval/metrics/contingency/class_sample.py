@@ -18,6 +18,7 @@ cluster_fscore     2 if it is          1 + clusters · a / rows
 =================  ==================  =============================
 
 Drawn by size, class i has the probability min(1, c·a); all rows are in classes, so c follows from the number of rows.
+Rows of null clusters, which are left out of the sums, count among these.
 Recorded probabilities may be any. Sampled clusters give precisions alone, with classes and clusters exchanged. The
 denominators are not known totals: ratios are far more precise. Replicates leave out a block of classes; those that were
 certain to be drawn stay.
@@ -310,16 +311,32 @@ def sample_classes(
         weight = 1 / recorded.probabilities(whole)
         certain = weight == 1
     if kind == "size":
-        left, drawn = float(rows), size.size
-        for i in np.argsort(-size).tolist():
-            if drawn * size[i] < left:
+        whole = size if of_clusters else _whole_classes(table, names, size, budget)
+        left, drawn, sure = float(rows + without * (not of_clusters)), whole.size, np.zeros(whole.size, np.bool_)
+        for i in np.argsort(-whole).tolist():
+            if drawn * whole[i] < left:
                 break
-            certain[i], left, drawn = True, left - size[i], drawn - 1
-        weight = np.where(certain, 1.0, left / max(1, drawn) / size)
+            sure[i], left, drawn = True, left - whole[i], drawn - 1
+        certain = sure[: size.size]
+        weight = np.where(certain, 1.0, left / max(1, drawn) / whole[: size.size])
     unit = table.spec.cluster if of_clusters else table.spec.classes
     facts = _summed(sums, weight), rows / max(1, clusters), int(size.sum())
     block = blocks_of(np.ascontiguousarray(names[:, 0]), BLOCKS)
     return ClassSample(*facts, sums, weight, block, certain, kind, unit, rows, of_clusters, without)
+
+
+def _whole_classes(table: ContingencyCounts, names: Array, size: Array, budget: Budget | None) -> Array:
+    """Rows of classes, also those of null clusters, by which classes were drawn: a float64 array of shape (n_drawn,).
+
+    `names` and `size` are the words of the classes with clusters, which come first, and their rows with one.
+    """
+    alone = table.without_cluster
+    pieces = [one for interval in alone.intervals() for one in alone.grouped(interval, budget) if one.neg.any()]
+    words = [np.column_stack((unmix(one.keys), one.rest))[one.neg > 0] for one in pieces]
+    places = np.unique(np.concatenate((names, *words)), axis=0, return_inverse=True)[1].ravel()
+    whole = np.bincount(places, np.concatenate((size, *(one.neg[one.neg > 0] for one in pieces))))
+    first = places[: size.size]
+    return np.concatenate((whole[first], np.delete(whole, first)))
 
 
 class _Cells(NamedTuple):
