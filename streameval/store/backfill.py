@@ -212,6 +212,8 @@ class Backfill:
         """The states whose spec changes, and the states that each night lacks, these included."""
         states = self.after.changed(self._relaxed)
         stale = {key for key, changed in states.items() if changed}
+        known = self._relaxed.specs.keys()  # where sizes now count every row, labelled rows alone have no sizes
+        stale |= {(group.replace(".rows", "", 1), of) for group, of in states.keys() - known} & known
         return stale, {
             entry.partition: frozenset(k for k in states if entry.rows and (k in stale or entry.state(*k) is None))
             for entry in entries

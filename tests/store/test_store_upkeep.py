@@ -293,3 +293,19 @@ def test_nights_of_one_content_count_each(tmp_path, monkeypatch):
     monkeypatch.setattr(compaction, "LENGTH", 2)
     assert store.vacuum().merged == 1
     assert store.evaluate(last=2).to_json() == evaluate(tmp_path / "data", score="score").to_json()
+
+
+def test_a_night_without_files_has_no_clusters_once_rows_without_a_label_count(tmp_path):
+    """Its state counts labelled rows alone, and the sizes of the other nights are no evaluation of all."""
+    for night in NIGHTS[:2]:
+        land(night, tmp_path / "data")
+    store = Store(tmp_path / "store")
+    store.update(tmp_path / "data", **FEW, by="source")
+    shutil.rmtree(tmp_path / "data" / NIGHTS[0])
+    done = store.add(unlabelled="size")
+    assert (done.changed, done.gone) == ((NIGHTS[1],), (NIGHTS[0],))
+    reasons = {r.reason for r in store.evaluate().results if r.of == FEW["cluster"]}
+    assert reasons == {f"no {FEW['cluster']} in 1 of 2 partitions ({NIGHTS[0]})"}
+    assert store.history("aul").points[0].night.value != store.history("aul").points[0].night.value
+    expected = evaluate(tmp_path / "data", **FEW, unlabelled="size")
+    assert store.evaluate(NIGHTS[1]).value("aul") == expected.value("aul")
