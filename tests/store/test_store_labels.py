@@ -98,10 +98,10 @@ def contents(store: Store) -> dict[tuple[str, str, str], str]:
 
 
 @settings(max_examples=8)
-@given(st.lists(statements, min_size=1, max_size=3), st.permutations([*NIGHTS, 0, 1, 2]), st.booleans())
-def test_any_order_of_nights_and_labels_gives_the_states_of_the_joined_files(deliveries, order, merging):
+@given(st.lists(statements, min_size=1, max_size=3), st.permutations([*NIGHTS, 0, 1, 2]), st.booleans(), st.booleans())
+def test_any_order_of_nights_and_labels_gives_the_states_of_the_joined_files(deliveries, order, merging, filtered):
     """Duplicates, ties, corrections, withdrawals, null ids and orphans; a delivery again makes no commit."""
-    what = WHAT | {"classes": "k"}
+    what = WHAT | {"classes": "k"} | ({"where": "k > 0"} if filtered else {})
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivery, "FAN", 2 if merging else 8)
         for name, rows in (("SEGMENT", 10), ("BATCH", 4)) if merging else ():

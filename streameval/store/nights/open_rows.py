@@ -120,11 +120,11 @@ class _RowWriter:
         self._sink, self._held, self._rows, self._start = sink, list[pa.Table](), 0, 0
         self.segments, self.labelled = list[Segment](), [self.schema.append(pa.field(_PLACE, pa.int64())).empty_table()]
 
-    def add(self, batch: pa.RecordBatch, ids: Ids) -> None:
-        """Add rows with their ids."""
-        start, mask = self._start + self._rows, ~ids.valid if ids.valid.size else None
+    def add(self, batch: pa.RecordBatch, numbers: Array, ids: Ids) -> None:
+        """Add rows with their numbers and ids."""
+        mask = ~ids.valid if ids.valid.size else None
         more = {_FIRST: pa.array(ids.scrambled, mask=mask), _SECOND: (ids.second & _LOW).astype(np.uint32)}
-        more[ROW] = np.arange(start, start + batch.num_rows)
+        more[ROW] = numbers
         columns = [more[name] if name in more else _decoded(batch.column(name)) for name in self.schema.names]
         self._held.append(pa.Table.from_arrays(list(map(pa.array, columns)), schema=self.schema))
         self._rows += batch.num_rows
@@ -200,11 +200,17 @@ def write_rows(
     def write(sink: BinaryIO) -> None:
         writers.append(_RowWriter(sink, schema, labels, numbered=numbered))
         for piece in (one for one in planned.pieces if one.name not in lost):
+            row = piece.row
             for batch in scan.read(piece, planned.schema):
-                rows = batch if test is None else batch.filter(pa.array(test.kept(batch, piece.name)))
+                rows, numbers = batch, np.arange(row, row + batch.num_rows)
+                if test is not None:
+                    kept = test.kept(batch, piece.name)
+                    rows, numbers = batch.filter(pa.array(kept)), numbers[kept]
+                row += batch.num_rows
                 _check_rows(rows, request, piece.name)
-                for part in (rows.slice(start, SEGMENT) for start in range(0, rows.num_rows, SEGMENT)):
-                    writers[0].add(part, read_ids(part, labels.ids))
+                for start in range(0, rows.num_rows, SEGMENT):
+                    part = rows.slice(start, SEGMENT)
+                    writers[0].add(part, numbers[start : start + SEGMENT], read_ids(part, labels.ids))
         writers[0].flush()
 
     rows = StoredState(OPEN, ROWS, "rows", *files.publish(write))
