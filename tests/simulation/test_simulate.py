@@ -326,12 +326,12 @@ print(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process alone is read from /proc")
 def test_memory_does_not_grow(tmp_path: Path) -> None:
-    """Four times the rows take the same memory, a few hundred MB at most."""
+    """Three times the rows take the same memory, a few hundred MB at most."""
     peaks = [
         int(subprocess.check_output([sys.executable, "-c", PEAK, str(tmp_path / rows), rows], text=True))
-        for rows in ("2_400_000", "9_600_000")
+        for rows in ("4_000_000", "12_000_000")  # fewer do not fill all buffers
     ]
-    assert peaks[1] < 1.25 * peaks[0]
+    assert peaks[1] < 1.2 * peaks[0]
     assert peaks[1] < 400_000  # KiB
 
 
