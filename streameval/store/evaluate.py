@@ -134,8 +134,10 @@ def evaluate(
     keys = list(dict.fromkeys(key for key in slicings.values() if key is not None))
     if against == REST and not keys:
         raise OptionError(f"against={REST!r} compares slices that the store keeps; name some with by (--by)", "against")
-    sliced = configuration.options["by"]
-    groups = [group for text in by if not slicings[text] for group in group_by_keys(nights.entries, text, sliced)]
+    groups: list[tuple[dict[str, str], list[Entry]]] = []
+    for text in (text for text in by if not slicings[text]):
+        remedy = configuration.more_slices(text)
+        groups += group_by_keys(nights.entries, text, configuration.options["by"], remedy)
     engine, request = context.engine(), configuration.request(**options)
     nightly, key = context.nightly(snapshot, configuration), _key(configuration, request, nights.entries)
     # user-defined metrics and filters are not cached, nor is what is known of the strata of labels

@@ -308,6 +308,13 @@ class Configuration:
             return f"leave it out, or add it to the store (add --{name.replace('_', '-')})"
         return _OTHERWISE.get(name, _ELSE)
 
+    def more_slices(self, by: str) -> str:
+        """The remedy for slices by columns that the store does not keep."""
+        if self.design is None:
+            return f"add them (add STORE DATA --by {by})"
+        whole = "" if self.design.kind == "size" else "; evaluate the files with a filter (evaluate DATA --where)"
+        return f"estimates from sampled labels have none{whole}"
+
     def request(self, **changes: object) -> Request:
         """The request of an evaluation, with the store's options or changes that it can honour; see `asked`."""
         request = Request.checked(self.asked(changes))

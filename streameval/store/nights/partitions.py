@@ -413,7 +413,7 @@ def keys_of(partition: str) -> dict[str, str]:
 
 
 def group_by_keys(
-    entries: Sequence[Entry], names: str, sliced: Sequence[str]
+    entries: Sequence[Entry], names: str, sliced: Sequence[str], remedy: str
 ) -> list[tuple[dict[str, str], list[Entry]]]:
     """Group partitions by the values of keys; returns pairs (values, partitions) in order of first occurrence.
 
@@ -421,7 +421,7 @@ def group_by_keys(
     ----------
     entries : the partitions, in order
     names : keys, separated by commas; a partition without a key ``night`` has its name as ``night``
-    sliced : the slicings that the store keeps, for the message
+    sliced, remedy : the slicings that the store keeps, and how to get more, for the message
 
     Raises
     ------
@@ -439,7 +439,7 @@ def group_by_keys(
             stored = f"the store keeps slices by {'; '.join(sliced)}" if sliced else "the store keeps no slices"
             raise OptionError(
                 f"by={names!r}: the name of {entry.partition} has no key {absent[0]!r}; its keys: {have}; {stored}; "
-                f"{hint(names, sliced)}add them (add STORE DATA --by {names})"
+                f"{hint(names, sliced)}{remedy}"
             )
         groups.setdefault(tuple(own[name] for name in keys), []).append(entry)
     return [(dict(zip(keys, values, strict=True)), group) for values, group in groups.items()]

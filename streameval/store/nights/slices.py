@@ -67,7 +67,7 @@ def stored_slicing(configuration: Configuration, text: str) -> By:
     if key is None:
         have = configuration.options["by"]
         there = f"slices by {'; '.join(have)}, not by {text}" if have else "no slices"
-        raise OptionError(f"the store keeps {there}; {hint(text, have)}add them (add STORE DATA --by {text})")
+        raise OptionError(f"the store keeps {there}; {hint(text, have)}{configuration.more_slices(text)}")
     return key
 
 
@@ -264,7 +264,9 @@ def _covering(configuration: Configuration, where: Where, entries: Sequence[Entr
         have, by = "; ".join(configuration.options["by"]), ",".join(where.columns)
         raise OptionError(
             f"where={where.text!r} reads {by}, and the store keeps {f'slices by {have}' if have else 'no slices'}; "
-            f"{_instead(configuration, where, entries)}add them (add STORE DATA --by {by}), or evaluate the files",
+            f"{_instead(configuration, where, entries)}{configuration.more_slices(by)}"
+            + ", or evaluate the files"
+            * (configuration.design is None),
             "where",
         )
     return min(keys, key=lambda key: len(key.columns))
