@@ -230,7 +230,7 @@ def test_rules_on_slices(store: Store, data: Path, rule: str, outcome: str, reas
         ("roc_auc[f4]{nation=*} >= 0.9", "keeps slices by country; country,length=0,5, not by nation; add them"),
         ("rows{country=*} >= 9", "rows is of the night"),
         ("roc_auc[f4]{country} >= 0.9", "a slice names columns and values"),
-        ("roc_auc[f4]{country=DE} >= 0.9 @95%", "by their values or together for a year"),
+        ("roc_auc[f4]{country=DE} >= 0.9 @95%", "by their values or for a year"),
     ],
 )
 def test_rules_that_cannot_be_judged_are_refused(store: Store, rule: str, reason: str) -> None:
