@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.keyed.grouping import Counts
-    from streameval.states.protocol import Builder, Header
+    from streameval.states.protocol import Builder, Header, State
     from streameval.typing import Array
 
 S = TypeVar("S", "ClusterSpec", SplitSpec)
@@ -167,9 +167,10 @@ class PairBuilder:
         if (labelled := batch.once("labelled", Batch.with_labels)).label.size:
             self._labelled.update(labelled)
 
-    def state(self) -> Any:
+    def state(self) -> State:
         """Both states as one."""
-        return self._every.state().with_labels(self._labelled.state())
+        both: State = self._every.state().with_labels(self._labelled.state())
+        return both
 
 
 def counts_both(spec: object) -> bool:
