@@ -91,6 +91,12 @@ class _HashedFile(BufferedWriter):
         return super().write(data)
 
 
+def _sync_kept(path: str) -> None:
+    """Wait until a file is on the disk; the commit notices that a vacuum has deleted one (`PublishedFiles.absent`)."""
+    with suppress(FileNotFoundError):
+        sync(path)
+
+
 class PublishedFiles:
     """The published files of a directory.
 
@@ -126,7 +132,7 @@ class PublishedFiles:
             yield files
             if self.location.local and transaction.names:
                 with self._writing(), ThreadPoolExecutor(_SYNCED) as pool:
-                    list(pool.map(sync, [self.location.child(name).path for name in transaction.names]))
+                    list(pool.map(_sync_kept, [self.location.child(name).path for name in transaction.names]))
                     sync(self.location.path)
         except BaseException:
             transaction.unwanted = True  # other threads may be about to publish
