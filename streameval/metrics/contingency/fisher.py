@@ -15,7 +15,6 @@ Error: about 1e-13 relative for up to 2²⁰ tables that matter, 1e-9 beyond.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -90,8 +89,11 @@ def hypergeometric(t: TwoWay) -> float:
 def _first_not_greater(table: _Table, mode: int, step: int, length: int) -> int:
     """First shift beyond the mode, one way, whose probability is not greater than the observed one."""
     observed = table.at(0)
-    shifts = range(mode + step, mode + step * (length + 1), step)
-    return mode + step * (1 + bisect_left(shifts, True, key=lambda shift: _not_greater(table, shift, observed)))
+    near, far = 0, length + 1
+    while far - near > 1:
+        middle = (near + far) // 2
+        near, far = (near, middle) if _not_greater(table, mode + step * middle, observed) else (middle, far)
+    return mode + step * far
 
 
 def _not_greater(table: _Table, shift: int, observed: float) -> bool:
@@ -124,8 +126,11 @@ def _relevant(table: _Table, peak: int, end: int, top: float) -> int:
     if table.at(end) >= top - _NEGLIGIBLE:
         return end
     step = 1 if end > peak else -1
-    shifts = range(peak + step, end, step)
-    return peak + step * bisect_left(shifts, True, key=lambda shift: table.at(shift) < top - _NEGLIGIBLE)
+    near, far = 0, abs(end - peak)
+    while far - near > 1:
+        middle = (near + far) // 2
+        near, far = (middle, far) if table.at(peak + step * middle) >= top - _NEGLIGIBLE else (near, middle)
+    return peak + step * near
 
 
 def _integral(table: _Table, low: float, high: float, top: float) -> float:
