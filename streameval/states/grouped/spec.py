@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streameval.budget import Budget
+    from streameval.states.cluster_counts import ClusterCounts
     from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Builder, Header, Spec, StoredSpec
@@ -100,6 +101,11 @@ class BlockedClusters(TaggedGroups):
             single[self.codes()] = self.table.facts[:, :2]
             sweep.add_lone(single)
         return sweep.result()
+
+    def total(self, budget: Budget | None = None) -> ClusterCounts:
+        """The inner state of all rows; of an outline, which has no rows, the outline."""
+        inner: ClusterCounts = super().total(budget)
+        return replace(inner, keyed=replace(inner.keyed, full_outline=self.keyed.full_outline))
 
 
 def _sweep_cells(buckets: list[Counts], sweep: Sweep) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,7 @@ def pool() -> Iterator[pa.MemoryPool]:
     pa.set_memory_pool(counted)
     yield counted
     pa.set_memory_pool(before)
+    gc.collect()  # buffers in cycles would be freed into a pool that is gone
 
 
 ASKED: dict[str, dict[str, Any]] = {
