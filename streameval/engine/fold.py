@@ -437,7 +437,7 @@ def _decoded(
 
 def hand_over(batch: Batch, builders: Mapping[Spec, Builder], label: LabelSpec | None) -> None:
     """Pass a batch to all builders; those that need labels get only the rows that have one, those of a class its."""
-    labelled = batch.once("labelled", Batch.with_labels)
+    labelled = batch.with_labels()
     for spec, builder in builders.items():
         rows = rows_of_class(batch if spec.traits.unlabelled else labelled, label, spec)
         if rows.label.size:

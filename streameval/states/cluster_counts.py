@@ -164,7 +164,7 @@ class PairBuilder:
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
         self._every.update(batch)
-        if (labelled := batch.once("labelled", Batch.with_labels)).label.size:
+        if (labelled := batch.with_labels()).label.size:
             self._labelled.update(labelled)
 
     def state(self) -> State:

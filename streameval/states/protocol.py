@@ -86,10 +86,12 @@ class Batch:
         )
 
     def with_labels(self) -> Batch:
-        """The rows that have a label."""
+        """The rows that have a label, taken once; a batch never caches itself, as that cycle would keep its columns."""
         if self.labelled is None:
             return self
-        return replace(self.taken(np.flatnonzero(self.labelled)), labelled=None)
+        rows = np.flatnonzero(self.labelled)
+        labelled: Batch = self.once("labelled", lambda batch: replace(batch.taken(rows), labelled=None))
+        return labelled
 
     def offsets(self) -> Array:
         """Number of each row, as an int64 array of shape (n,)."""

@@ -87,7 +87,7 @@ class LabelledBuilder:
             rows = len(columns[inner.column])
             weight = np.ones(rows) if inner.weighted else None
             self._rest.update(Batch(np.zeros(rows, np.uint8), weight, columns, name=batch.name))
-        labelled = batch.once("labelled", Batch.with_labels)
+        labelled = batch.with_labels()
         if labelled.label.size:
             self._tagged.update(labelled)
 
