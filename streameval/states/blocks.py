@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.grid import unit_blocks
+from streameval.kernels.blocks import unit_blocks
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.sizes import tally_sizes
 from streameval.states.cluster_sizes import SizeTable
@@ -188,7 +188,7 @@ class SizeChanges:
     Examples
     --------
     >>> sweep = Sweep(2)  # a cluster of three rows: two in block 0, one of them positive, and one in block 1
-    >>> negatives, positives = sweep.add(np.array([0, 2]), np.array([0, 1]), np.array([1, 1]), np.array([1, 0]))
+    >>> sweep.add(np.array([0, 2]), np.array([0, 1]), np.array([1, 1]), np.array([1, 0]))
     >>> found = sweep.result()
     >>> found.table, found.without(0)
     (SizeTable(size=array([3]), clusters=array([1]), positives=array([1])), \
@@ -238,8 +238,8 @@ class Sweep:
         """Number of blocks."""
         return self._blocks
 
-    def add(self, bounds: Array, blocks: Array, neg: Array, pos: Array) -> tuple[Array, Array]:
-        """Add whole clusters; returns the negatives and the positives of each.
+    def add(self, bounds: Array, blocks: Array, neg: Array, pos: Array) -> None:
+        """Add whole clusters.
 
         Parameters
         ----------
@@ -247,12 +247,10 @@ class Sweep:
         blocks, neg, pos : int64 arrays of shape (n_cells,), the block of each cell, its negatives and its positives
         """
         if not blocks.size:
-            return neg, pos
+            return
         first = bounds[:-1]
-        whole = np.add.reduceat(neg, first), np.add.reduceat(pos, first)
-        self._take(*whole)
+        self._take(np.add.reduceat(neg, first), np.add.reduceat(pos, first))
         add_changes(self._changes, bounds, blocks, neg + pos, pos)
-        return whole
 
     def add_units(self, blocks: Array, neg: Array, pos: Array) -> None:
         """Add whole clusters, each in one block."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import NullError
-from streameval.kernels.grid import spread_rows
+from streameval.kernels.blocks import spread_rows
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep, blocks_of
 from streameval.states.cluster_sizes import SizeTable, by_tables, find_sizes

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.grid import lone_blocks, spread_rows
+from streameval.kernels.blocks import lone_blocks, spread_rows
 from streameval.states.blocks import BLOCKS, BlockSums, Tally, add_changes, blocks_of
 from streameval.states.contingency.summary import Number, Sizes, Summary
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.budget import Budget
-from streameval.kernels.grid import count_rows
+from streameval.kernels.blocks import count_rows
 from streameval.kernels.groups import narrow_f4, recoded_rows
 from streameval.kernels.jit import read_only
 from streameval.states.cluster_counts import ClusterSpec

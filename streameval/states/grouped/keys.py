@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import OptionError, SchemaError, WeightError
-from streameval.kernels.grid import row_blocks
+from streameval.kernels.blocks import row_blocks
 from streameval.kernels.groups import mark_codes, recoded_rows
 from streameval.kernels.jit import read_only
 from streameval.kinds import unit_columns

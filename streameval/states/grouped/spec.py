@@ -3,7 +3,7 @@
 For paired comparisons, `ClusterCounts` are split by blocks of another unit: two clusterings have no blocks of clusters
 in common, but they share the blocks of a third unit, such as campaigns. The rows of a cluster in one block are a
 *cell*. The tag of a row is the number of its block, so for integer ids a row is one word, which sorts like the rows of
-plain clusters, and the cells of a cluster are adjacent (`streameval.kernels.grid`). One sweep computes the size
+plain clusters, and the cells of a cluster are adjacent (`streameval.kernels.blocks`). One sweep computes the size
 tables without each block (`by_block`). Unlike other groups, these are shared out by cluster among workers.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import FormatError, OptionError
-from streameval.kernels.grid import BLOCK_BITS, cell_bounds
+from streameval.kernels.blocks import BLOCK_BITS, cell_bounds
 from streameval.states.blocks import SizeChanges, Sweep
 from streameval.states.cluster_counts import ClusterSpec, PairBuilder, counts_both
 from streameval.states.contingency.counts import ContingencySpec

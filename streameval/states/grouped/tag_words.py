@@ -8,10 +8,10 @@ memory than those without a tag, or 2 bytes more for 32-bit scores, and distingu
   (`streameval.kernels.groups`). Bases depend only on the type of the scores. The distance fits for 0, ±∞ and
   floats with magnitudes from 2⁻¹²⁶ to 2¹²⁷, and for integers below 2⁵⁵.
 - *Clusters*: the key without the ten bits below the highest, which its bucket determines, then a tag of ten bits. So
-  the rows of a cluster are adjacent when words are sorted (`streameval.kernels.grid`).
+  the rows of a cluster are adjacent when words are sorted (`streameval.kernels.blocks`).
 
 *Wide* words are the whole key, then the tag as a further word. They hold any key and any number of groups. Cells, and
-clusters in which rows without a label count, always have them.
+clusters of every row with those of labelled rows, always have them.
 
 The words of the inner state are restored on reading, so untagged segments take no memory.
 """
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.budget import Computed
-from streameval.kernels.grid import BLOCK_BITS
+from streameval.kernels.blocks import BLOCK_BITS
 from streameval.kernels.groups import CELL_BITS, DISTANCE_BITS
 from streameval.kernels.keys import SCORE_BUCKETS
 from streameval.states.cluster_counts import ClusterSpec

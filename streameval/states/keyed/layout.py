@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.grid import BLOCK_BITS
+from streameval.kernels.blocks import BLOCK_BITS
 from streameval.kernels.keyed.sizes import Addresses
 from streameval.typing import Array
 

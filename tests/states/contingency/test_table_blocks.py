@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from test_contingency_state import SHAPES, fold, spec_of, table_of, truth
 
 from streameval.budget import Budget
-from streameval.kernels.grid import spread_rows, unit_blocks
+from streameval.kernels.blocks import spread_rows, unit_blocks
 from streameval.states.contingency import cells
 from streameval.states.contingency.by_cluster import ByCluster, add_up
 from streameval.states.contingency.class_blocks import ClassBlocks
