@@ -1,4 +1,4 @@
-"""Verbs on data: ``attribute``, ``churn``, ``plan-labels`` and ``sketch``; and on none: ``simulate`` and ``demo``."""
+"""Verbs on data: ``attribute``, ``churn``, ``plan-labels`` and ``sketch``; ``simulate`` and ``demo`` make their own."""
 
 from __future__ import annotations
 

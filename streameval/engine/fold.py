@@ -30,7 +30,7 @@ from streameval.scan.widen import nearest_floats
 from streameval.states.classes import ClassReader, ClassSpec, rows_of_class
 from streameval.states.labels import LabelCounts, LabelReader, LabelSpec
 from streameval.states.late import LateLabels, LateReader
-from streameval.states.protocol import Batch, Builder, Spec, State, StoredSpec, merged, ungrouped
+from streameval.states.protocol import Batch, Builder, Spec, State, StoredSpec, merge_all, ungrouped
 from streameval.states.rounds import row_bytes
 from streameval.wording import plural, size
 
@@ -479,7 +479,7 @@ def _weights(batch: pa.RecordBatch, column: str, name: str, labelled: Array | No
 
 def merge(parts: Sequence[Folded]) -> Folded:
     """Merge the states of several tasks, spec by spec."""
-    states = {spec: merged([part.states[spec] for part in parts]) for spec in parts[0].states}
+    states = {spec: merge_all([part.states[spec] for part in parts]) for spec in parts[0].states}
     return Folded(states, tuple(skipped for part in parts for skipped in part.skipped))
 
 

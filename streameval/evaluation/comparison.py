@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import MetricRequest
     from streameval.metrics.estimates import Estimate
     from streameval.metrics.protocol import Metric
-    from streameval.results import Scalar
     from streameval.states.grouped.keys import By
 
 

@@ -344,7 +344,7 @@ class Small(Specified):
         return self
 
 
-def merged(states: list[State]) -> State:
+def merge_all(states: list[State]) -> State:
     """The merge of some states, at least one, in pairs: one by one, all rows so far would be copied for each.
 
     Weights are added in the same order for any fan-in that is a power of two.

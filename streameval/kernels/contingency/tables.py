@@ -221,9 +221,9 @@ def cell_sums(
 
     Cell i stands for ``times[i]`` equal cells (1 if `times` is empty), at most 2^31 in total. Counts and totals are
     below 2^53. The squares of a side are stored as sums of their high and of their low 32 bits; counts of 2^31 or more
-    are left to the caller. `inertia` has four words: high and low 32
-    bits of the first 52 binary digits, then of the next 52. All sums are integers, and each term depends on one cell,
-    so the result does not depend on the order or the division of the cells.
+    are left to the caller. `inertia` has four words: high and low 32 bits of the first 52 binary digits, then of the
+    next 52. All sums are integers, and each term depends on one cell, so the result does not depend on the order or the
+    division of the cells.
     """
     h0, l0, h1, l1 = inertia[0], inertia[1], inertia[2], inertia[3]
     for i in range(counts.size):

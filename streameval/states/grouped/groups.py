@@ -26,7 +26,7 @@ from streameval.errors import OptionError
 from streameval.kernels.groups import ordered
 from streameval.states.grouped.keys import Group, Key, Split, rank
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
-from streameval.states.protocol import Batch, Small, Spec, SplitSpec, Stored, Totals, mergeable, merged
+from streameval.states.protocol import Batch, Small, Spec, SplitSpec, Stored, Totals, merge_all, mergeable
 from streameval.states.rounds import Mapper, one_by_one
 from streameval.wording import plural
 
@@ -121,8 +121,8 @@ def _each_without(others: State, states: list[State]) -> Iterator[State]:
         yield from [others] * len(states)
         return
     first, second = states[: len(states) // 2], states[len(states) // 2 :]
-    yield from _each_without(merged([others, *second]), first)
-    yield from _each_without(merged([others, *first]), second)
+    yield from _each_without(merge_all([others, *second]), first)
+    yield from _each_without(merge_all([others, *first]), second)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ class DenseGroups(Grouped):
 
     def _chosen(self, names: Collection[bytes], budget: Budget | None) -> State:
         states = [self.states[name] for name in sorted(names)]  # in this order, so that sums are reproducible
-        return merged(states) if states else self.spec.inner.empty()
+        return merge_all(states) if states else self.spec.inner.empty()
 
     def _under(self, empty: State) -> DenseGroups:
         states = {name: state.merge(empty) for name, state in self.states.items()}

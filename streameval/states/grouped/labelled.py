@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +55,7 @@ class LabelledGroups(Grouped):
 
     def _chosen(self, names: Collection[bytes], budget: Budget | None) -> ScoreCounts:
         others = {group for group, name in self.tagged.named.items() if name not in names}
-        chosen: ScoreCounts = self.tagged.without(*others, budget=budget)  # type: ignore[assignment]  # of scores
+        chosen = cast("ScoreCounts", self.tagged.without(*others, budget=budget))
         return chosen.merge(self.rest) if UNLABELLED in names else chosen
 
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:

@@ -262,11 +262,10 @@ def _covering(configuration: Configuration, where: Where, entries: Sequence[Entr
     keys = [key for key in configuration.slicing.keys if set(where.columns) <= set(key.columns)]
     if not keys:
         have, by = "; ".join(configuration.options["by"]), ",".join(where.columns)
+        files = "" if configuration.design else ", or evaluate the files"
         raise OptionError(
             f"where={where.text!r} reads {by}, and the store keeps {f'slices by {have}' if have else 'no slices'}; "
-            f"{_instead(configuration, where, entries)}{configuration.more_slices(by)}"
-            + ", or evaluate the files"
-            * (configuration.design is None),
+            f"{_instead(configuration, where, entries)}{configuration.more_slices(by)}{files}",
             "where",
         )
     return min(keys, key=lambda key: len(key.columns))
