@@ -69,7 +69,7 @@ def expanded(data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         by_class = {class_name(name): str(column) for name, column in score.items()}
         return options | {"score": list(by_class.values()), "classes_of_label": list(by_class)}
     patterned = any(PLACE in str(text) for text in texts)
-    if len(names) == 1 and (patterned or len(texts) > 1):
+    if len(names) == 1:
         names = names[0].split(",")
     if not patterned and names == ["all"]:
         raise OptionError("classes_of_label='all' needs a pattern such as score='p_{class}'", "classes_of_label")

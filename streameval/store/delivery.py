@@ -301,7 +301,9 @@ def deliver(
         wrong, remedy = f"different labels {source.when}", "correct the file"
         remedy += ", give a correction a later time" if source.time else ""
         if not latest:
-            remedy += "; or let the later file win (add --label-conflicts latest), or leave such ids unlabelled (drop)"
+            within = resolve_all(every, replace(source, conflicts="latest"), configuration)[1].size  # one file
+            remedy += "; or " if within else "; or let the later file win (add --label-conflicts latest), or "
+            remedy += "leave such ids unlabelled (add --label-conflicts drop)"
         elif not np.isin(conflicts, resolve_all(Statements.joined(arriving, what), source, configuration)[1]).any():
             wrong = "other labels than it had when it was read with the same size and time"
             remedy = "touch it, so that it counts as a new delivery"

@@ -131,7 +131,7 @@ def _pilot_of(nights: Nights, context: StoreContext, score: str, metrics: Sequen
         drawn = design.text if design else "labels of no known sample"
         raise OptionError(
             f"pilot: {context.location.name} has {drawn}; the labels of a pilot are a uniform sample: create its store "
-            "with sampled_by='uniform' (--sampled-by uniform)",
+            "with sampled_by='uniform' (update --sampled-by uniform)",
             "pilot",
         )
     if score not in scores:

@@ -326,14 +326,14 @@ def test_an_open_night_is_judged_once_and_again_when_it_closes(tmp_path):
         store.update(labels=write_labels(tmp_path / f"{judged}.parquet", part))
         found = store.check("roc_auc[s] >= 0")
         assert (found.judged, len(found.judgements)) == (judged, 1)
-    assert f"1 night got labels after their judgement ({NIGHTS[0]})" in found.notes[-1]
+    assert f"1 night got labels after being judged ({NIGHTS[0]})" in found.notes[-1]
     found = store.check("roc_auc[s] >= 0", again=True)
     assert (found.judged, len(found.notes)) == (1, 1)
     two = create(tmp_path / "two", nights=2)
     for part in (rows[::2], rows[1::2]):
         two.update(labels=write_labels(tmp_path / "part.parquet", part))
         found = two.check("roc_auc[s] >= 0")
-    assert f"1 night got labels after their judgement ({NIGHTS[1]})" in found.notes[-1]  # the other was not judged
+    assert f"1 night got labels after being judged ({NIGHTS[1]})" in found.notes[-1]  # the other was not judged
     assert "got labels" not in str(two.check("roc_auc[s] >= 0", again=True).notes)
     for name in NIGHTS[1:]:
         store.update(write_night(name, tmp_path / "data"))

@@ -36,6 +36,7 @@ from streameval.states.grouped.table import slice_type
 from streameval.states.keyed.ids import id_type
 from streameval.states.late import check_ids, comparison
 from streameval.states.scores.types import score_type
+from streameval.wording import shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -311,7 +312,7 @@ class Configuration:
     def more_slices(self, by: str) -> str:
         """The remedy for slices by columns that the store does not keep."""
         if self.design is None:
-            return f"add them (add STORE DATA --by {by})"
+            return f"add them (add STORE DATA --by {shell([by])})"
         whole = "" if self.design.kind == "size" else "; evaluate the files with a filter (evaluate DATA --where)"
         return f"estimates from sampled labels have none{whole}"
 

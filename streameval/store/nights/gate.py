@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 RECENT = 90  # number of nights shown on a page
-_UNDATED = ", and age, missing, always and --mature need one"
+_UNDATED = ", and age, missing, always and --mature need one; move it to a folder such as night=2026-01-31"
 
 
 @dataclass(frozen=True, repr=False)
@@ -303,7 +303,7 @@ class Gate:
             known = filter(None, (self._known(rule, entry) for rule in rules))
             if any(one.judged and entry.updated > one.judged for one in known if one.outcome != "earlier"):
                 names.append(entry.partition)
-        more = f"{plural(len(names), 'night')} got labels after their judgement ({few(names)})"
+        more = f"{plural(len(names), 'night')} got labels after being judged ({few(names)})"
         return (
             (f"{more}; again (--again) judges them anew, and so does a check after they are closed",) if names else ()
         )
@@ -381,7 +381,7 @@ class Gate:
                 self._failure(rule.name, entry.partition, digest, pending), text=rule.text, outcome="pending"
             )
         judgement = self._judged(rule, entry, values)
-        return self._keep(replace(judgement, partition=entry.partition, digest=digest, judged=self.now))
+        return self._keep(replace(judgement, partition=entry.partition, digest=digest, judged=self.now), entry.updated)
 
     def _judged(self, rule: Rule, entry: Entry, values: Mapping[str, Scalar]) -> Judgement:
         """The judgement of a night, by its values alone or by its replicates."""
@@ -490,10 +490,11 @@ class Gate:
     def _failure(self, rule: str, partition: str, digest: str, reason: str) -> Judgement:
         return Judgement(rule, rule, "failed", nan, reason, partition=partition, digest=digest, judged=self.now)
 
-    def _keep(self, judgement: Judgement) -> Judgement:
-        """Record a judgement unless it repeats a known one, compared as plain values (NaN equals NaN)."""
+    def _keep(self, judgement: Judgement, updated: datetime | None = None) -> Judgement:
+        """Record a judgement unless it repeats one of the same labels, compared as plain values (NaN equals NaN)."""
         known = self.log.find(judgement.rule, judgement.partition, judgement.digest)
-        if known is None or known.to_dict() != judgement.to_dict():
+        newer = bool(updated and known and known.judged and updated > known.judged)
+        if known is None or newer or known.to_dict() != judgement.to_dict():
             self.log.add(judgement)
             self._judged_now += 1
         return judgement

@@ -233,7 +233,7 @@ def finalize_nights(
             if rows:
                 raise OptionError(
                     f"baseline: {plural(rows, 'row')} left out ({reason}) that other columns have; columns can only "
-                    "be compared on common rows: create a store with common_rows (--common-rows)"
+                    "be compared on common rows: create a store with common_rows (update --common-rows)"
                 )
     return finalize_all(engine, replace(request, label=label), names, wanted, Folded(dict(states)))
 

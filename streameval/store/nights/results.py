@@ -258,8 +258,10 @@ class MetricSeries:
         """
         columns = self._with_metric(metric, () if of is None else [of], level)
         if len(columns) > 1:
-            names = ", ".join(column.w.of for column in columns)
-            raise OptionError(f"{metric} is of {names}; say which with of= (--of), or [column] in a rule")
+            names = [column.w.of for column in columns]
+            raise OptionError(
+                f"{metric} is of {', '.join(names)}; say which: {metric}[{names[0]}] in a rule, else of={names[0]!r}"
+            )
         return columns[0]
 
     def _with_metric(self, metric: str, of: Sequence[str] = (), level: float | None = None) -> list[Column]:

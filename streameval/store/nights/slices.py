@@ -33,7 +33,7 @@ from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.nights.configuration import sliced
 from streameval.store.nights.merge import finalize_nights, labels_of
 from streameval.store.nights.partitions import keys_of
-from streameval.wording import few, hint, plural
+from streameval.wording import few, hint, plural, shell
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -78,7 +78,7 @@ def _sliced_state(nights: Nights, engine: Engine, w: MetricRequest, key: By) -> 
         by = ",".join(key.columns)
         raise MissingInputError(
             f"{plural(len(absent), 'night')} without slices of {w.of} by {by} ({few(absent)}); fold them from "
-            f"their files (add STORE DATA --by {by}), or name other nights"
+            f"their files (add STORE DATA --by {shell([by])}), or name other nights"
         )
     state = cast("Grouped", nights.merged(engine, of_slices))
     key.check(len(state.groups()), state.named.values)
