@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
@@ -224,10 +224,24 @@ class Plan:
         """Columns that only builders read which count the rows of numbers in a dictionary by its codes."""
         if self.late is not None:
             return frozenset()
-        others = {self.weight, *(self.label.columns if self.label else ())}
-        others.update(self.where.schema.names if self.where else (), (each.column for each in self.derived))
-        others.update(name for spec in self.specs if not spec.traits.by_code for name in spec.columns)
+        others = self._shared.union(*(spec.columns for spec in self.specs if not spec.traits.by_code))
         return frozenset(name for spec in self.specs for name in spec.columns) - others
+
+    @property
+    def _shared(self) -> set[str | None]:
+        """Columns that are read for more than a spec."""
+        filtered = self.where.schema.names if self.where else ()
+        labels = self.label.columns if self.label else ()
+        return {self.weight, self.numbers, *labels, *filtered, *(each.column for each in self.derived)}
+
+    def reads(self, *, ids: bool) -> pa.Schema:
+        """The columns to read: those of the ids and the filter alone, or all that are needed once labels are joined."""
+        names = self._shared.union(*(spec.columns for spec in self.specs))
+        if ids and self.late is not None:
+            filtered = self.where.schema.names if self.where else ()
+            names = {*filtered, *(column.name for column in self.late.ids)}
+        fields = [field for field in self.schema if field.name in names]
+        return pa.schema(fields or self.schema, self.schema.metadata)
 
     @property
     def associative(self) -> bool:
@@ -312,6 +326,9 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     try:
         with budget.reserved(scratch_bytes(pieces, plan.specs)):
             most = batch_rows(plan.schema, capacity, budget, pieces)
+            if late is not None and late.labels.parts is not None:
+                late.read_ahead(late.labels.parts, _id_batches(pieces, plan, most, progress), budget)
+                plan = replace(plan, schema=plan.reads(ids=False))
             for _, read_rows, batch in batches(pieces, plan, reader, most, late=late):
                 if batch is not None:
                     hand_over(batch, builders, plan.label)
@@ -325,6 +342,15 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     labels: dict[StoredSpec, State] = {plan.label: reader.state()} if plan.label and reader else {}
     labels |= {late.labels.spec: late.state()} if late else {}
     return Folded(labels | {spec: builder.state() for spec, builder in builders.items()})
+
+
+def _id_batches(
+    pieces: Sequence[Piece], plan: Plan, rows: int, progress: Callable[[int], None]
+) -> Iterator[pa.RecordBatch]:
+    """The ids of the rows that meet the filter, for `LateReader.read_ahead`."""
+    for piece, _, batch in raw_batches(pieces, plan.reads(ids=True), rows):
+        progress(0)
+        yield batch if plan.where is None else batch.filter(pa.array(plan.where.kept(batch, piece.name)))
 
 
 def label_reader(plan: Plan) -> LabelReader | None:

@@ -20,6 +20,7 @@ from streameval.engine.fold import Folded, Plan, batch_rows, builder_bytes, row_
 from streameval.errors import MissingInputError
 from streameval.evaluation.families import MetricRequest, assignment_cells, planned
 from streameval.evaluation.intervals import block_requests, folded_specs
+from streameval.evaluation.labels.divided import read_labels
 from streameval.saving import AsJson
 from streameval.scan.pieces import without_views
 from streameval.states.contingency.counts import ContingencySpec
@@ -205,7 +206,7 @@ class Files:
         """The same files with labels from another table, which is read; unchanged without one."""
         if source is None:
             return self
-        statements = source.read(self.scan.schema, self.names[0], self.engine)
+        statements = read_labels(source, self.scan, self.engine)
         return replace(self, statements=statements, plan=replace(self.plan, late=statements.late))
 
     @property
@@ -215,7 +216,7 @@ class Files:
 
     def fold(self) -> Folded:
         """Fold the states."""
-        with self.engine.budget.reserved(self.plan.late.table.nbytes if self.plan.late else 0):
+        with self.engine.budget.reserved(self.plan.late.nbytes if self.plan.late else 0):
             folded = self.engine.read(self.scan.pieces, self.scan.rows, self.plan)
         return replace(folded, skipped=(*self.scan.skipped, *folded.skipped))
 

@@ -54,18 +54,28 @@ class IdTable(NamedTuple):
         >>> codes.tolist(), np.flatnonzero(seen).tolist()
         ([0, 255], [7])
         """
-        bits = max(1, first.size.bit_length())
-        ranges = (first >> np.uint64(64 - bits)).astype(np.int64)
-        starts = np.zeros((1 << bits) + 1, np.uint32)
-        np.cumsum(np.bincount(ranges, minlength=1 << bits), out=starts[1:])
-        marks = np.zeros(1 << max(0, (first.size >> 3).bit_length()), np.uint64)
+        marks = no_marks(first.size)
         mark_words(first, marks)
-        return cls(first, second, codes, starts, marks)
+        return cls(first, second, codes, range_starts(first), marks)
 
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
         return sum(array.nbytes for array in self)
+
+
+def range_starts(first: np.ndarray) -> np.ndarray:
+    """The `IdTable.starts` of ascending words."""
+    bits = max(1, first.size.bit_length())
+    ranges = (first >> np.uint64(64 - bits)).astype(np.int64)
+    starts = np.zeros((1 << bits) + 1, np.uint32)
+    np.cumsum(np.bincount(ranges, minlength=1 << bits), out=starts[1:])
+    return starts
+
+
+def no_marks(ids: int) -> np.ndarray:
+    """The empty filter for a number of ids, of one to two bytes each."""
+    return np.zeros(1 << max(0, (ids >> 3).bit_length()), np.uint64)
 
 
 @jit
@@ -126,6 +136,20 @@ def order_words(words):
     return order, ascending
 
 
+@jit
+def find_marked(words, valid, raw, marks):
+    """The rows, an int32 array, with an id that passes the filter, and their scrambled words; see `find_codes`."""
+    rows, asked, count = np.empty(words.size, np.int32), np.empty(words.size, np.uint64), 0
+    last = np.uint64(marks.size - 1)
+    for i in range(words.size):
+        word = scramble(words[i]) if raw else words[i]
+        bits = _marks_of(word)
+        rows[count], asked[count] = i, word
+        passes = (marks[(word >> _OTHER) & last] & bits) == bits
+        count += np.int64(passes and (valid.size == 0 or valid[i]))
+    return rows[:count], asked[:count]
+
+
 _BLOCK = 64  # rows that are looked up at a time, so that their cache misses overlap
 
 
@@ -144,13 +168,8 @@ def find_codes(words, rest, valid, raw, first, second, codes, starts, marks, see
     out = np.full(words.size, ABSENT, np.uint8)
     if not first.size:
         return out
-    rows, asked, count = np.empty(words.size, np.int32), np.empty(words.size, np.uint64), 0
-    last = np.uint64(marks.size - 1)
-    for i in range(words.size):
-        word = scramble(words[i]) if raw else words[i]
-        bits = _marks_of(word)
-        rows[count], asked[count] = i, word
-        count += np.int64((marks[(word >> _OTHER) & last] & bits) == bits)
+    rows, asked = find_marked(words, valid, raw, marks)
+    count = rows.size
     shift, ranges = np.uint64(64), starts.size - 1
     while ranges > 1:
         ranges >>= 1
@@ -165,8 +184,6 @@ def find_codes(words, rest, valid, raw, first, second, codes, starts, marks, see
         for k in range(size):
             i, word = rows[begin + k], asked[begin + k]
             end, j = starts[(word >> shift) + np.uint64(1)], places[k]
-            if valid.size and not valid[i]:
-                continue
             while j < end and (first[j] != word or (second.size > 0 and second[j] != rest[i])):
                 j += np.uint32(1)
             if j < end:

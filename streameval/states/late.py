@@ -8,7 +8,7 @@ date its ISO form. A tuple of ids is compared by a 128-bit hash of the words of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from streameval.kernels.lookup import find_tags
 from streameval.kernels.lookup import order_words as order_words
 from streameval.kernels.lookup import scramble_words as scramble_words
 from streameval.states.keyed.ids import hash_array, row_nulls
+from streameval.states.late_parts import IdParts, Ids, PartCodes
 from streameval.states.protocol import Small, Stored, Totals, Traits, mergeable
 from streameval.typing import Array, view_numbers
 
@@ -132,33 +133,6 @@ def has_ids(kind: pa.DataType) -> bool:
     return bool(whole or types.is_date(kind) or types.is_null(kind) or any(test(kind) for test in texts))
 
 
-class Ids(NamedTuple):
-    """The ids of n rows.
-
-    Attributes
-    ----------
-    first, second : uint64 arrays of shape (n,), both words; the second one is empty for a single column of integers
-    valid : bool array of shape (n,), which rows have an id in every column; empty if all have
-    raw : whether the first words are integers, not scrambled
-    """
-
-    first: Array
-    second: Array
-    valid: Array
-    raw: bool
-
-    @property
-    def scrambled(self) -> Array:
-        """The first words, which look random."""
-        return scramble_words(read_only(self.first)) if self.raw else self.first
-
-    def codes(self, table: IdTable, seen: Array) -> Array:
-        """The code of each row's id in a table, `ABSENT` if it lacks it; sets `seen` for the ids that occur."""
-        words = map(read_only, (self.first, self.second))
-        codes: Array = find_codes(*words, self.valid, self.raw, *map(read_only, table), seen)
-        return codes
-
-
 def find_candidates(ids: IdTable, starts: Array, tags: Array) -> Array:
     """The rows, an ascending int64 array, that may have one of the ids; `starts` and `tags` as in `find_tags`."""
     return np.unique(find_tags(*map(read_only, (ids.first, starts, tags))))
@@ -195,6 +169,7 @@ class LateLabels:
     values : the label of each code below `MOST_LABELS`
     table : the ids, each with its code; `WITHDRAWN` if its rows have no label
     own : whether the data have the label column as well, which counts for ids that the table lacks
+    parts : the ids in parts, if they exceed the memory; `table` is empty then
     """
 
     column: str
@@ -202,6 +177,7 @@ class LateLabels:
     values: pa.Array
     table: IdTable
     own: bool = False
+    parts: IdParts | None = None
 
     @classmethod
     def of(
@@ -226,12 +202,26 @@ class LateLabels:
     @property
     def spec(self) -> MatchSpec:
         """The spec of the ids that occur in the data."""
-        return MatchSpec(self.table.first.size)
+        sizes = [self.table.first.size] if self.parts is None else self.parts.sizes
+        return MatchSpec(sum(-(-size // 8) for size in sizes))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory outside the budget."""
+        return self.table.nbytes if self.parts is None else self.parts.marks.nbytes
+
+    def occurring(self, matches: Matches) -> Iterator[tuple[Array, Array]]:
+        """The codes of the ids, and which occur in the data; part by part."""
+        tables, at = [self.table] if self.parts is None else self.parts.tables(), 0
+        for table in tables:
+            stop = at + -(-table.codes.size // 8)
+            yield table.codes, np.unpackbits(matches.seen[at:stop], count=table.codes.size).astype(np.bool_)
+            at = stop
 
 
 @dataclass(frozen=True)
 class MatchSpec:
-    """Which of `size` ids occur in the data."""
+    """Which ids occur in the data, in `size` bytes."""
 
     kind: ClassVar[str] = "matches"
     version: ClassVar[int] = 1
@@ -250,12 +240,12 @@ class MatchSpec:
 
     @property
     def schema(self) -> pa.Schema:
-        """Whether each id occurs."""
-        return pa.schema({"seen": pa.bool_()})
+        """A bit for each id that occurs."""
+        return pa.schema({"seen": pa.uint8()})
 
     def empty(self) -> Matches:
         """No id occurs."""
-        return Matches(self, np.zeros(self.size, np.bool_))
+        return Matches(self, np.zeros(self.size, np.uint8))
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> Matches:
         """The state that `Matches.header` and `Matches.to_arrow` describe."""
@@ -270,7 +260,7 @@ class Matches(Small, Stored):
     Attributes
     ----------
     spec : MatchSpec
-    seen : bool array of shape (spec.size,)
+    seen : uint8 array of shape (spec.size,), the bits of `LateLabels.occurring`
     null_ids : rows without an id
     """
 
@@ -303,13 +293,21 @@ class LateReader:
         self.labels = labels
         self._seen = np.zeros(labels.table.first.size, np.bool_)
         self._null_ids = 0
+        self._ahead: PartCodes | None = None
+
+    def read_ahead(self, parts: IdParts, batches: Iterable[pa.RecordBatch], budget: Budget) -> None:
+        """Find the codes of all rows in a table in parts; the batches to be joined have the same rows."""
+        self._ahead = PartCodes(parts, map(self._ids, batches), budget)
+
+    def _ids(self, batch: pa.RecordBatch) -> Ids:
+        ids = read_ids(batch, self.labels.ids)
+        self._null_ids += int(ids.valid.size - np.count_nonzero(ids.valid))
+        return ids
 
     def join(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with its labels."""
-        labels = self.labels
-        ids = read_ids(batch, labels.ids)
-        self._null_ids += int(ids.valid.size - np.count_nonzero(ids.valid))
-        codes = ids.codes(labels.table, self._seen)
+        labels, ahead = self.labels, self._ahead
+        codes = self._ids(batch).codes(labels.table, self._seen) if ahead is None else ahead.take(batch.num_rows)
         column = batch.schema.get_field_index(labels.column) if labels.own else -1
         label = labels.of_codes(codes, batch.column(column) if labels.own else None)
         return (
@@ -318,7 +316,8 @@ class LateReader:
 
     def state(self) -> Matches:
         """The ids that occurred."""
-        return Matches(self.labels.spec, self._seen, self._null_ids)
+        seen = np.packbits(self._seen) if self._ahead is None else self._ahead.seen
+        return Matches(self.labels.spec, seen, self._null_ids)
 
 
 def _labels(values: pa.Array, codes: Array) -> pa.Array:

@@ -7,7 +7,7 @@ in the order in which they are named.
 
 The statements are read once, put in the order of the hashes of their ids, and resolved, with arrays of some 110 bytes a
 statement (170 for texts) before any row is folded. What remains is a table of ids and codes (`streameval.states.late`),
-15 to 25 bytes an id.
+15 to 25 bytes an id. Statements that exceed the memory are divided (`streameval.evaluation.labels.divided`).
 
 A dump of all labels, with corrections in place, needs a column of times, or that the later file wins; an id that it
 leaves out is not withdrawn.
@@ -70,9 +70,10 @@ _READ_FROM_DATA = (
     "score", "cluster", "classes", "changed_from", "sketch", "weight", "unit", "mean_over", "examples"
 )  # fmt: skip
 _LISTED = 20  # ids in the message about conflicts
-_DUPLICATE, _NULL_ID, _SUPERSEDED, _CONFLICT, _LATER = range(1, 6)  # what becomes of a statement; 0: it is in effect
+_DUPLICATE, _NULL_ID, _SUPERSEDED, CONFLICT, _LATER = range(1, 6)  # what becomes of a statement; 0: it is in effect
+FATES = _LATER + 1
 _COUNTED = {_DUPLICATE: "duplicates", _NULL_ID: "null_ids", _SUPERSEDED: "superseded", _LATER: "later"}
-_REASONS = {_NULL_ID: "null id", _SUPERSEDED: "superseded", _CONFLICT: "conflict"}
+_REASONS = {_NULL_ID: "null id", _SUPERSEDED: "superseded", CONFLICT: "conflict"}
 
 
 @dataclass(frozen=True)
@@ -164,8 +165,14 @@ class LateSource:
         ids = [IdName(name) for name, _ in self.on]
         return [LateColumn(self.column, ids[0]), *ids]
 
-    def read(self, schema: pa.Schema, name: str, engine: Engine) -> Statements:
-        """Read and resolve the statements.
+    def own_type(self, schema: pa.Schema) -> pa.DataType | None:
+        """The type of the label column of the data, of which `schema` is that; None if they have none."""
+        return schema.field(self.column).type if self.column in schema.names else None
+
+    def read_parts(
+        self, schema: pa.Schema, name: str, engine: Engine
+    ) -> tuple[Sequence[IdColumn], Sequence[IdColumn], list[StatementPart]]:
+        """The id columns of the data and of the table, and all statements as they were read.
 
         Parameters
         ----------
@@ -175,18 +182,22 @@ class LateSource:
         Raises
         ------
         DataError
-            If a column is missing or cannot be used, a time is null, or statements contradict each other.
+            If a column is missing or cannot be used, or a time is null.
+        OptionError
+            If the statements do not fit into the memory.
         """
-        own = schema.field(self.column).type if self.column in schema.names else None
-        return Statements.of(self, *self.read_parts(schema, name, engine), own)
+        tables = self.find_tables(schema, name, engine)
+        if tables is None:
+            return self._no_statements(schema, name)
+        self._check_memory(tables, engine)
+        read = partial(_read_piece, source=self, tables=tables)
+        return tables.ours, tables.theirs, engine.each(read, tables.tasks, "labels")
 
-    def read_parts(
-        self, schema: pa.Schema, name: str, engine: Engine
-    ) -> tuple[Sequence[IdColumn], Sequence[IdColumn], list[StatementPart]]:
-        """The id columns of the data and of the table, and all statements as they were read; see `read`."""
+    def find_tables(self, schema: pa.Schema, name: str, engine: Engine) -> LabelTables | None:
+        """The tables of labels, before they are read; None if none has rows. See `read_parts`."""
         scans = [found for one in self._inputs() if (found := self._scan(one, engine)) is not None]
         if not scans:
-            return self._no_statements(schema, name)
+            return None
         pieces = [piece for found in scans for piece in found.pieces]
         first = pieces[0].name
         kinds = [widen({found.schema.field(column).type for found in scans}) for column in self.columns]
@@ -198,11 +209,11 @@ class LateSource:
         fields = [scans[0].schema.field(c).with_type(k) for c, k in zip(self.columns, kinds, strict=True)]
         read = without_views(pa.schema(fields))
         ours, theirs = zip(*(self._compared(pair, schema, read, (name, first)) for pair in self.on), strict=True)
-        self._check_memory(sum(found.rows for found in scans), ours, engine)
         deliveries = [(i, piece.name) for i, found in enumerate(scans) for piece in found.pieces]
         arrival = {delivery: i for i, delivery in enumerate(dict.fromkeys(deliveries))}
         tasks = [(piece, arrival[delivery]) for piece, delivery in zip(pieces, deliveries, strict=True)]
-        return ours, theirs, engine.each(partial(_read_piece, source=self, schema=read, ids=theirs), tasks, "labels")
+        texts = sum(one.kind == "text" for one in ours)
+        return LabelTables(tasks, read, ours, theirs, _ROW_BYTES + 8 * bool(self.time) + _TEXT_BYTES * texts)
 
     def _no_statements(
         self, schema: pa.Schema, name: str
@@ -252,15 +263,45 @@ class LateSource:
         ours, theirs = (IdColumn(one.name, how, (one.metadata or {}).items() >= UUIDS.items()) for one in fields)
         return ours, theirs
 
-    def _check_memory(self, rows: int, ids: Sequence[IdColumn], engine: Engine) -> None:
+    def _check_memory(self, tables: LabelTables, engine: Engine) -> None:
         """Raise `OptionError` if the statements do not fit into the memory, which is free until rows are folded."""
-        nbytes = rows * (_ROW_BYTES + 8 * bool(self.time) + _TEXT_BYTES * sum(one.kind == "text" for one in ids))
-        memory = int(engine.budget.limit / STATE_SHARE)
+        nbytes, memory = tables.rows * tables.row_bytes, int(engine.budget.limit / STATE_SHARE)
         if nbytes > memory:
+            without = ", or leave out rejects (--rejects)" if self.rejects else ""
             raise OptionError(
-                f"labels: {plural(rows, 'statement')} take about {size(nbytes)}, more than the memory "
-                f"({size(memory)}): give memory={(nbytes >> 20) + 1}MiB (--memory)", "labels"
+                f"labels: {plural(tables.rows, 'statement')} take about {size(nbytes)}, more than the memory "
+                f"({size(memory)}): give memory={(nbytes >> 20) + 1}MiB (--memory){without}", "labels"
             )  # fmt: skip
+
+
+class LabelTables(NamedTuple):
+    """Tables of labels that are not read yet.
+
+    Attributes
+    ----------
+    tasks : each piece, with the number of its delivery
+    schema : the columns to read
+    ours, theirs : the id columns of the data and of the tables
+    row_bytes : bytes of a statement while all are resolved
+    """
+
+    tasks: Sequence[tuple[Piece, int]]
+    schema: pa.Schema
+    ours: tuple[IdColumn, ...]
+    theirs: tuple[IdColumn, ...]
+    row_bytes: int
+
+    @property
+    def rows(self) -> int:
+        """The number of statements; streams, whose rows are unknown, count as empty."""
+        return sum(max(piece.rows, 0) for piece, _ in self.tasks)
+
+    def read(self, piece: Piece, rows: int = 1 << 20) -> Iterator[pa.RecordBatch]:
+        """The batches of a piece, of at most some rows; raises `CorruptFileError`, naming a damaged column."""
+        try:
+            yield from scan.read(piece, self.schema, rows)
+        except CorruptFileError as error:
+            raise scan.of_labels(error, _find_damaged(piece, self.schema)) from error
 
 
 def moment(text: str) -> int:
@@ -307,40 +348,34 @@ class StatementPart(NamedTuple):
     table: pa.Table
 
 
-def _read_piece(
-    task: tuple[Piece, int], *, source: LateSource, schema: pa.Schema, ids: Sequence[IdColumn]
-) -> StatementPart:
+def _read_piece(task: tuple[Piece, int], *, source: LateSource, tables: LabelTables) -> StatementPart:
     """The statements of one piece; `task` has the piece and the number of its delivery."""
     piece, arrival = task
-    try:
-        table = pa.Table.from_batches(scan.read(piece, schema), schema).combine_chunks()
-    except CorruptFileError as error:
-        raise scan.of_labels(error, _find_damaged(piece, schema)) from error
-    batch = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema)
+    table = pa.Table.from_batches(tables.read(piece), tables.schema).combine_chunks()
+    batch = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], tables.schema)
+    return read_statements(batch, piece.name, arrival, source, tables.theirs)._replace(table=table)
+
+
+def read_statements(
+    batch: pa.RecordBatch, name: str, arrival: int, source: LateSource, ids: Sequence[IdColumn]
+) -> StatementPart:
+    """The statements of a batch, without its table; `name` is its file, and `arrival` the number of its delivery."""
     first, second, valid, raw = read_ids(batch, ids)
     first = scramble_words(first) if raw else first
-    codes, values = _encode(batch.column(source.column), f"{piece.name}: label column {source.column!r}")
+    codes, values = _encode(batch.column(source.column), f"{name}: label column {source.column!r}")
     fates = np.zeros(batch.num_rows, np.uint8)
     times = np.zeros(0, np.int64)
     if source.time is not None:
-        times = _micros(batch.column(source.time), f"{piece.name}: label_time column {source.time!r}")
+        times = _micros(batch.column(source.time), f"{name}: label_time column {source.time!r}")
     if source.until is not None:
         fates[times > source.until] = _LATER
     if valid.size:
         fates[~valid] = _NULL_ID
     there = fates == 0
     second = second[there] if second.size else second
-    return StatementPart(
-        piece.name,
-        arrival,
-        first[there],
-        second,
-        times[there] if times.size else times,
-        codes[there],
-        values,
-        fates,
-        table,
-    )
+    times = times[there] if times.size else times
+    nothing = batch.schema.empty_table()
+    return StatementPart(name, arrival, first[there], second, times, codes[there], values, fates, nothing)
 
 
 def _find_damaged(piece: Piece, schema: pa.Schema) -> str:
@@ -382,18 +417,23 @@ def _check_labels(values: pa.Array, what: str) -> None:
 
 def join_codes(parts: Sequence[Coded], what: str) -> tuple[Array, pa.Array]:
     """The code of each label among those of all parts; NaN is null."""
-    values = pa.concat_arrays([part.values for part in parts])
+    tables, values = join_labels([part.values for part in parts], what)
+    return np.concatenate([table[part.codes] for table, part in zip(tables, parts, strict=True)]), values
+
+
+def join_labels(parts: Sequence[pa.Array], what: str) -> tuple[list[Array], pa.Array]:
+    """For each part, the code among all labels for each of its own codes; and all labels. NaN is null."""
+    values = pa.concat_arrays(parts)
     if pa.types.is_floating(values.type):
         values = pc.add(pc.if_else(pc.is_nan(values), None, values), pa.scalar(0, values.type))  # −0.0 is 0.0
     coded = values.dictionary_encode()
     _check_labels(coded.dictionary, what)
-    codes, at, joined = pc.fill_null(coded.indices.cast(pa.uint8()), WITHDRAWN).to_numpy(), 0, []
+    codes, at, tables = pc.fill_null(coded.indices.cast(pa.uint8()), WITHDRAWN).to_numpy(), 0, []
     for part in parts:
-        own = np.full(256, WITHDRAWN, np.uint8)
-        own[: len(part.values)] = codes[at : at + len(part.values)]
-        joined.append(own[part.codes])
-        at += len(part.values)
-    return np.concatenate(joined), coded.dictionary.drop_null()  # of the type null, a null is encoded
+        tables.append(np.full(256, WITHDRAWN, np.uint8))
+        tables[-1][: len(part)] = codes[at : at + len(part)]
+        at += len(part)
+    return tables, coded.dictionary.drop_null()  # of the type null, a null is encoded
 
 
 def cast_labels(values: pa.Array, own: pa.DataType, what: str) -> pa.Array:
@@ -486,7 +526,7 @@ def _resolve_shared(
     last = np.append(np.flatnonzero(new_id)[1:], order.size) - 1
     runs, statements, owner = np.cumsum(new_time) - 1, np.cumsum(new_statement), np.cumsum(new_id) - 1
     conflict = (statements[last] > statements[np.flatnonzero(new_time)[runs[last]]])[owner]
-    fates = np.where(runs == runs[last][owner], np.where(conflict, _CONFLICT, 0), _SUPERSEDED)
+    fates = np.where(runs == runs[last][owner], np.where(conflict, CONFLICT, 0), _SUPERSEDED)
     fates[~new_statement] = _DUPLICATE
     return np.append(new_id[1:], True), conflict, fates
 
@@ -549,8 +589,7 @@ class Statements:
         """
         place = parts[0].name + (", …" if len({part.name for part in parts}) > 1 else "")
         codes, values = join_codes(parts, f"{place}: label column {source.column!r}")
-        if own is not None:
-            values = cast_labels(values, own, f"{place}: label column {source.column!r}")
+        values = values if own is None else cast_labels(values, own, f"{place}: label column {source.column!r}")
         first, second, times = (np.concatenate([part[i] for part in parts]) for i in (2, 3, 4))
         arrivals = None
         if source.conflicts == "latest":
@@ -561,19 +600,15 @@ class Statements:
         latest = found.order[found.last]
         listed = Listed.of(parts, theirs, found.fates, latest) if refused or source.rejects else None
         if refused and listed is not None:
-            remedies = [] if source.time else ["name a column of times with label_time (--label-time)"]
-            remedies += ["choose label_conflicts='drop' (--label-conflicts drop) to leave these ids unlabelled"]
-            later = "choose 'latest' if the later of several files is right"
-            remedies += [later] * (source.conflicts != "latest")
-            raise listed.contradiction(parts, conflicts, f"different labels {source.when}", ", or ".join(remedies))
+            raise listed.contradiction_of(source, parts, conflicts)
         codes = np.where(found.conflict, WITHDRAWN, codes[latest]).astype(np.uint8)
         words = first[latest], second[latest] if second.size else second
         late = LateLabels.of(source.column, ids, values, codes, words, own=own is not None)
-        fates = [found.fates, *(part.fates for part in parts)]
-        counts = {name: sum(int(np.count_nonzero(f == fate)) for f in fates) for fate, name in _COUNTED.items()}
+        every = [found.fates, *(part.fates for part in parts)]
+        tally = np.sum([np.bincount(fates, minlength=FATES) for fates in every], axis=0)
         withdrawn = int(np.count_nonzero(codes == WITHDRAWN)) - conflicts
         read = sum(part.fates.size for part in parts)
-        counts = {"read": read, **counts, "withdrawn": withdrawn, "conflicts": conflicts}
+        counts = count_statements(read, tally, withdrawn, conflicts)
         return cls(source, late, counts, place, listed)
 
     def check(self, matches: Matches, data: str) -> None:
@@ -587,24 +622,33 @@ class Statements:
                 f"(--labels-as-of): choose a later time, or {allow}"
             )
         columns = few([name for pair in self.source.on for name in dict.fromkeys(pair)])
+        ids = sum(seen.size for _, seen in self.late.occurring(matches))
         raise LabelError(
-            f"{data}: none of its ids is among the {plural(matches.seen.size, 'id')} of {self.place}; name the ids "
+            f"{data}: none of its ids is among the {plural(ids, 'id')} of {self.place}; name the ids "
             f"with on (--on), now {columns}, or {allow}"
         )
 
     def counted(self, matches: Matches, labelled: int) -> dict[str, int]:
         """Numbers of statements, and of the rows that got a label from one or have one of their own."""
-        labels = self.late.table.codes < MOST_LABELS
-        used = int(np.count_nonzero(labels & matches.seen))
-        orphans = int(np.count_nonzero(labels)) - used
+        used = orphans = 0
+        for codes, seen in self.late.occurring(matches):
+            labels = codes < MOST_LABELS
+            used += int(np.count_nonzero(labels & seen))
+            orphans += int(np.count_nonzero(labels & ~seen))
         rows = {"labelled_rows": labelled, "rows_without_id": matches.null_ids}
         return {**self.counts, "used": used, "orphans": orphans, **rows}
 
     def save_rejects(self, matches: Matches) -> None:
         """Write the statements that label no row, with the reason, if there is a file for them."""
         if self.listed is not None and self.source.rejects is not None:
-            orphans = (self.late.table.codes < MOST_LABELS) & ~matches.seen
+            orphans = np.concatenate([(codes < MOST_LABELS) & ~seen for codes, seen in self.late.occurring(matches)])
             save(self.source.rejects, {}, partial(self.listed.rejects, orphans))
+
+
+def count_statements(read: int, tally: Array, withdrawn: int, conflicts: int) -> dict[str, int]:
+    """The numbers of statements by what became of them; `tally` has those of each fate."""
+    fates = {name: int(tally[fate]) for fate, name in _COUNTED.items()}
+    return {"read": read, **fates, "withdrawn": withdrawn, "conflicts": conflicts}
 
 
 @dataclass(frozen=True)
@@ -649,9 +693,17 @@ class Listed:
                 table = table.set_column(table.column_names.index(one.name), one.name, pa.array(texts, pa.string()))
         return table
 
+    def contradiction_of(self, source: LateSource, parts: Sequence[StatementPart], conflicts: int) -> LabelError:
+        """As `contradiction`, for a source that is evaluated."""
+        remedies = [] if source.time else ["name a column of times with label_time (--label-time)"]
+        remedies += ["choose label_conflicts='drop' (--label-conflicts drop) to leave these ids unlabelled"]
+        later = "choose 'latest' if the later of several files is right"
+        remedies += [later] * (source.conflicts != "latest")
+        return self.contradiction(parts, conflicts, f"different labels {source.when}", ", or ".join(remedies))
+
     def contradiction(self, parts: Sequence[StatementPart], conflicts: int, what: str, remedy: str) -> LabelError:
         """The error for ids whose latest statements contradict each other."""
-        rows = np.flatnonzero(self.fates == _CONFLICT)
+        rows = np.flatnonzero(self.fates == CONFLICT)
         ends = np.cumsum([part.fates.size for part in parts])
         name = parts[int(np.searchsorted(ends, rows[0], "right"))].name
         shown = self.shown(rows[: 100 * _LISTED]).select([one.name for one in self.ids]).to_pylist()

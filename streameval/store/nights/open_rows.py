@@ -31,7 +31,8 @@ from streameval.errors import FormatError, NullError, SchemaError, WeightError
 from streameval.evaluation.labels.statements import cast_labels
 from streameval.scan import READ_ERRORS, reason
 from streameval.scan.derived import UUIDS
-from streameval.states.late import ABSENT, Ids, IdTable, LateLabels, comparison, find_candidates, order_words, read_ids
+from streameval.states.late import ABSENT, IdTable, LateLabels, comparison, find_candidates, order_words, read_ids
+from streameval.states.late_parts import Ids
 from streameval.store.files.entries import StoredState
 from streameval.store.files.published import DAMAGED
 from streameval.typing import view_numbers

@@ -15,9 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval import attribute, evaluate
+from streameval import attribute, evaluate, scan
 from streameval.cli import main
+from streameval.engine import start
 from streameval.errors import DataError, LabelError, MissingColumnError, NullError, OptionError, SchemaError
+from streameval.evaluation.labels.divided import read_labels
+from streameval.evaluation.labels.statements import LateSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,12 +76,12 @@ statement = st.tuples(ids, st.integers(0, 3), st.sampled_from([0, 1, None]))
 
 @given(
     st.lists(statement, max_size=60), st.booleans(), st.sampled_from(["int64", "uint32", "string"]), st.integers(1, 3),
-    st.booleans(),
+    st.booleans(), st.sampled_from([None, "1kB"]),
 )  # fmt: skip
 def test_labels_of_another_table_equal_a_label_column(
-    statements: list[Statement], timed: bool, kind: str, parts: int, own: bool
+    statements: list[Statement], timed: bool, kind: str, parts: int, own: bool, memory: str | None
 ) -> None:
-    """In any division and order, with duplicates, corrections, withdrawals, conflicts and orphans."""
+    """In any division and order, with duplicates, corrections, withdrawals, conflicts and orphans; in any memory."""
     statements = [(0, 0, 1), (1, 0, 0), *((name, time if timed else 0, label) for name, time, label in statements)]
     before = {i: i % 2 for i in range(0, ROWS, 3)} if own else {}
     labels, counts = truth(statements, before)
@@ -101,9 +104,8 @@ def test_labels_of_another_table_equal_a_label_column(
             "duplicates": counts["duplicates"] + extra - (nulls - counts["null_ids"]),
             "null_ids": nulls,
         }
-    found = evaluate(
-        data, **WHAT, labels=pieces, on="id", label_time="t" if timed else None, label_conflicts="drop", threads=2
-    )
+    late = {"labels": pieces, "on": "id", "label_time": "t" if timed else None, "label_conflicts": "drop"}
+    found = evaluate(data, **WHAT, **late, threads=2, memory=memory)
     column = pa.array([labels.get(i) for i in range(ROWS)], pa.int64())
     assert values(found) == values(evaluate(DATA.append_column("label", column), **WHAT, unlabelled="size"))
     assert {name: found.labels[name] for name in counts} == counts
@@ -298,10 +300,48 @@ def test_errors_name_the_remedy(case: str) -> None:
         evaluate(DATA, **{"score": "s", "labels": late, "on": "id", **options})
 
 
-def test_what_does_not_fit_or_match_can_be_allowed() -> None:
-    """The memory holds the statements; labels of no row leave all rows without one."""
-    with pytest.raises(OptionError, match=r"more than the memory .*give memory=\d+MiB \(--memory\)"):
-        evaluate(DATA, score="s", labels=table(np.arange(100_000), np.zeros(100_000)), on="id", memory="8MiB")
+@pytest.mark.parametrize("kind", ["int64", "string"])
+def test_parts_change_nothing(kind: str, tmp_path: Path) -> None:
+    """Labels beyond the memory: slices, sketches, filters, attribution, several tasks; conflicts are listed."""
+    rng, rows = np.random.default_rng(5), 300
+    names = pa.array(rng.permutation(rows) % 200).cast(kind)
+    data = pa.table({"id": names, "s": rng.normal(size=rows), "c": rng.integers(0, 40, rows), "k": np.arange(rows) % 3})
+    for i in range(3):
+        pq.write_table(data.slice(i * 100, 100), tmp_path / f"{i}.parquet", row_group_size=30)
+    ids, day = rng.integers(0, 250, 400), pa.array(rng.integers(0, 3, 400), pa.timestamp("s"))
+    late = {"labels": table(pa.array(ids).cast(kind), rng.integers(0, 2, 400), t=day), "on": "id", "label_time": "t"}
+    dropped: dict[str, Any] = {**late, "label_conflicts": "drop"}
+    engine = start(memory="3kB", threads=2)
+    source = LateSource([late["labels"]], (("id", "id"),), "label", "t", conflicts="drop")
+    statements = read_labels(source, scan.plan(tmp_path, ["id"]), engine)
+    assert statements.late.parts is not None
+    for what in (
+        WHAT | {"by": "k", "where": "s > -1"},
+        {"score": "s", "approx": True},
+        {"score": "s", "ci": 0.95},
+    ):
+        expected = evaluate(tmp_path, **what, **dropped, threads=1)
+        for threads in (1, 2):
+            found = evaluate(tmp_path, **what, **dropped, memory="3kB", threads=threads)
+            assert (repr(found.results), found.labels) == (repr(expected.results), expected.labels)
+    several = [attribute(tmp_path, cluster="c", **dropped, memory=memory) for memory in (None, "3kB")]
+    assert several[0].to_dict()["impure"] == several[1].to_dict()["impure"]
+    said = []
+    for memory in (None, "3kB"):
+        with pytest.raises(LabelError, match="ids with different labels at one time: ") as raised:
+            evaluate(tmp_path, **WHAT, **late, memory=memory)
+        said.append(str(raised.value).split(": ")[:2])
+    assert said[0] == said[1]
+
+
+def test_what_does_not_fit_or_match_can_be_allowed(tmp_path: Path) -> None:
+    """The memory holds a filter, or all statements that are to be listed; labels of no row leave all without one."""
+    many = {"labels": table(np.arange(100_000), np.zeros(100_000)), "on": "id"}
+    with pytest.raises(OptionError, match=r"more than the memory .*give memory=\d+MiB \(--memory\), or leave out rej"):
+        evaluate(DATA, score="s", **many, memory="8MiB", rejects=str(tmp_path / "rejects.csv"))
+    with pytest.raises(OptionError, match=r"filter of 100,000 ids .*: give memory=1MiB \(--memory\)"):
+        evaluate(DATA, score="s", **many, memory="500kB")
+    assert evaluate(DATA, score="s", **many, memory="1MiB").labels["used"] == ROWS
     found = evaluate(DATA, score="s", labels=table([1000], [1]), on="id", allow_unmatched=True)
     assert (found.rows, found.positives, found.labels["orphans"]) == (ROWS, 0, 1)
     withdrawn = evaluate(DATA, score="s", labels=table([0], pa.nulls(1)), on="id")
