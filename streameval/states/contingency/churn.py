@@ -42,7 +42,7 @@ from streameval.states.keyed.ids import id_codes
 from streameval.states.keyed.layout import Interval, Layout, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.contingency.counts import ContingencySpec
@@ -50,9 +50,10 @@ if TYPE_CHECKING:
 
 OLD_FATES = ("continued", "absorbed", "dispersed")
 NEW_FATES = ("continued", "split_off", "formed")
-_BEST, _HALF, _WHOLE, _LARGE = (np.uint64(1 << bit) for bit in range(4))  # of a cell among those of its new cluster
-_FLAGS = np.uint64(4)
-_ROWS = 1 << 17  # rows that are grouped together
+_PART, _BEST, _HALF, _LARGE = (1 << bit for bit in range(4))  # of a cell among those of its new cluster
+_FLAGS = 48  # bits of the rows of a cell below its flags: those of a cluster add up
+_FATES = 4
+_ROWS = 1 << 17  # rows that are grouped together: their arrays stay in the cache
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ class Form:
 
     @property
     def cells(self) -> Layout:
-        """Layout of cells that are handed on: words of both ids, rows and flags; if tagged, the tag and its rows."""
-        return Layout(ID_BUCKETS, 64, sum(self.keys) + 1 + 2 * bool(self.tags))
+        """Layout of cells that are handed on: words of both ids and the tag; counts are rows, in parts with flags."""
+        return Layout(ID_BUCKETS, 64, sum(self.keys) + bool(self.tags))
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,8 @@ def _pairs(sizes: Array) -> int:
 
 def _lone(keyed: KeyedCounts, label: int, interval: Interval) -> tuple[Array, Array]:
     """The ids of rows without one of the other side in an interval, their first words mixed, and their counts."""
+    if not keyed.items_in(*interval)[label::2].any():
+        return np.empty((0, keyed.layout.words), np.uint64), np.empty(0, np.int64)
     side = keyed.gather(*interval)[label]
     counts = side.counts if side.counts.size else np.ones(side.words.size, np.int64)
     return np.column_stack((side.words, side.rest)), counts
@@ -188,6 +191,41 @@ class _Visited:
         sizes: Array = np.add.reduce([run.items[0::2] + run.items[1::2] for run in self.runs().values()])
         return cut_within(sizes, parted(int(sizes.sum()), interval_items(budget), budget.threads), within)
 
+    def _groups(self, interval: Interval, own: int) -> Iterator[tuple[Interval, Array, Array, Array]]:
+        """The rows of both ids by clusters of `own` words, some buckets at a time; the next ones reuse the arrays.
+
+        Yields
+        ------
+        interval : the buckets
+        cells : uint64 array, of clusters of several rows: words of the cluster and of the other id, the tag, and rows
+        singles : uint64 array, of clusters of one row: words of the other id, the tag, and words of the cluster
+        sizes : int64 array, rows of the clusters of several
+        """
+        items, places = self.cells.items_in(*interval)[0::2], self.cells.places(*interval)
+        cuts, further = cut(items, _ROWS), self.form.cells.words - own
+        shapes = ((), np.uint64), ((further + 1 + own,), np.uint64), ((further + own,), np.uint64), ((), np.int64)
+        arrays = bucket_arrays(Keys(own, further), int(items.max(initial=0)), places)
+        most = max((int(items[i:j].sum()) for i, j in cuts), default=0)
+        words, rest, singles, sizes = fresh_columns(most, *shapes)
+        out = CellArrays(words, rest, singles, np.zeros(2, np.int64), sizes)
+        columns = tuple(range(own - 1)), tuple(range(further))
+        for i, j in cuts:
+            cells, alone, several, _ = cluster_cells(places.at, i, j, *columns, False, arrays, out)
+            entries = np.column_stack((rest[:cells, further + 1 :], words[:cells], rest[:cells, :further]))
+            yield (interval[0] + i, interval[0] + j), entries, singles[:alone], sizes[:several]
+
+    def _merged(self, entries: Array, interval: Interval, own: int) -> tuple[_Cells, Array | slice, Array | slice]:
+        """The cells of some entries, see `_groups`, the first entry of each, and the cell of each entry."""
+        ids, bounds = sum(self.form.keys), np.arange(interval[0], interval[1] + 1)
+        bounds = np.searchsorted(id_codes(entries[:, 0]) >> 1, bounds)
+        first: slice | Array = slice(None)
+        cell: slice | Array = slice(None)
+        words, rest = np.ascontiguousarray(entries[:, 0]), entries[:, 1:]
+        rows = (entries[:, -1] & np.uint64((1 << _FLAGS) - 1)).astype(np.int64)
+        if self.form.tags:
+            first, rows, bounds, cell = _merge(words, rest, rows, bounds, ids)
+        return _Cells.of(words[first], rest[first, : ids - 1], rows, own, bounds), first, cell
+
 
 class ByNew(_Visited):
     """The first round: by new cluster, the rows of the table, of which those of label 1 have no old cluster."""
@@ -202,7 +240,7 @@ class ByNew(_Visited):
 
     def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, ByOld]:
         """Sums over the new clusters of an interval, and their cells by old cluster."""
-        form, new, start = self.form, self.form.keys.cluster, interval[0]
+        form, (new, old), start = self.form, self.form.keys, interval[0]
         left, (lone, arrived) = self.alone.range(*interval), _lone(self.cells, 1, interval)
         items, ids = self.cells.items_in(*interval)[0::2], [lone[:0, :new]]
         builder = SegmentBuilder.fitting(form.cells, budget, min(SLAB, max(1, int(items.sum()))))
@@ -211,67 +249,29 @@ class ByNew(_Visited):
             arrived=int(arrived.sum()),
             left=int(left.rows[0::2].sum()),
         )
-        for i, j in cut(items, _ROWS):
-            cells, singles, sizes = self._grouped((start + i, start + j))
+        for buckets, entries, singles, sizes in self._groups(interval, new):
             if arrived.size:
-                ids += [cells[:, :new], singles[:, -new:].copy()]
+                ids += [entries[:, :new], singles[:, -new:].copy()]
             counts["pairs_new"] += _pairs(sizes)
-            counts["pairs_both"] += self._hand_on(cells, (start + i, start + j), builder)
-            one = np.full(len(singles), int(_BEST | _HALF | _WHOLE | _LARGE * (form.least <= 1)) + 16, np.uint64)
-            tag = [singles[:, form.keys.class_], np.ones_like(one)] if form.tags else []
-            builder.add_ids(
-                [
-                    *singles[:, : form.keys.class_].T,
-                    unmix(singles[:, -new]),
-                    *singles[:, singles.shape[1] - new + 1 :].T,
-                    one,
-                    *tag,
-                ]
-            )
+            counts["pairs_both"] += self._hand_on(entries, buckets, builder)
+            singles[:, -new] = unmix(singles[:, -new])
+            builder.add_ids([*singles[:, :old].T, *singles[:, -new:].T, *singles[:, old:-new].T])
         born = _unmatched(lone[:, :new], arrived, ids) if arrived.size else arrived
         counts["births"] = int(np.count_nonzero(born >= form.least))
         no_tags = np.zeros((2, max(1, form.tags)), np.int64)
         return Tally(counts, by_tag=no_tags), ByOld(form, KeyedCounts.built(builder), left)
 
-    def _grouped(self, interval: Interval) -> tuple[Array, Array, Array]:
-        """The rows of both ids in a short interval, by new cluster.
-
-        Returns
-        -------
-        cells : uint64 array, of clusters of several rows: words of the new and of the old id, the tag, and rows
-        singles : uint64 array, of clusters of one row: words of the old id, the tag, and words of the new id
-        sizes : int64 array, rows of the clusters of several
-        """
-        (new, old), items = self.form.keys, self.cells.items_in(*interval)[0::2]
-        places, further = self.cells.places(*interval), old + bool(self.form.tags)
-        shapes = ((), np.uint64), ((further + 1 + new,), np.uint64), ((further + new,), np.uint64), ((), np.int64)
-        own = bucket_arrays(Keys(new, further), int(items.max(initial=0)), places)
-        words, rest, singles, sizes = fresh_columns(int(items.sum()), *shapes)
-        out = CellArrays(words, rest, singles, np.zeros(2, np.int64), sizes)
-        columns = tuple(range(new - 1)), tuple(range(further))
-        cells, alone, several, _ = cluster_cells(places.at, 0, items.size, *columns, False, own, out)
-        entries = np.column_stack((rest[:cells, further + 1 :], words[:cells], rest[:cells, :further]))
-        return entries, singles[:alone], sizes[:several]
-
     def _hand_on(self, entries: Array, interval: Interval, builder: SegmentBuilder) -> int:
-        """Hand on the cells of clusters of several rows, see `_grouped`; returns the pairs of rows within them."""
+        """Hand on the cells of clusters of several rows, see `_groups`; returns the pairs of rows within them."""
         form, (new, old) = self.form, self.form.keys
-        bounds = np.searchsorted(id_codes(entries[:, 0]) >> 1, np.arange(interval[0], interval[1] + 1))
-        each = entries[:, -1].astype(np.int64)
-        first: slice | Array = slice(None)
-        cell: slice | Array = slice(None)
-        words, rest, rows = np.ascontiguousarray(entries[:, 0]), entries[:, 1 : new + old], each
-        if form.tags:
-            first, rows, bounds, cell = _merge(words, rest, each, bounds, new + old)
-        cells = _Cells.of(words[first], rest[first], rows, new, bounds)
-        sizes = cells.sizes[cells.owner]
-        flags = np.zeros(rows.size, np.uint64)
+        cells, _, cell = self._merged(entries, interval, new)
+        rows, sizes = cells.rows, cells.sizes[cells.owner]
+        flags: Array = np.where(2 * rows > sizes, _HALF, 0) | np.where(sizes >= form.least, _LARGE, 0)
         flags[cells.largest(form.spec.class_type)] |= _BEST
-        for flag, holds in ((_HALF, 2 * rows > sizes), (_WHOLE, rows == sizes), (_LARGE, sizes >= form.least)):
-            flags[holds] |= flag
-        packed = ((rows.astype(np.uint64) << _FLAGS) | flags)[cell]
-        tag = [entries[:, new + old], each.view(np.uint64)] if form.tags else []
-        builder.add_ids([*rest[:, new - 1 :].T, unmix(words), *rest[:, : new - 1].T, packed, *tag])
+        flags = np.where(rows < sizes, flags | _PART, 0)
+        counts = entries[:, -1].astype(np.int64) | (flags << _FLAGS)[cell]
+        ids = [*entries[:, new : new + old].T, unmix(entries[:, 0]), *entries[:, 1:new].T]
+        builder.add_ids([*ids, *entries[:, new + old : -1].T], counts)
         return _pairs(rows)
 
 
@@ -283,59 +283,57 @@ class ByOld(_Visited):
 
     def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, ByFate]:
         """Sums over the old clusters of an interval, and the cells that their new clusters need."""
-        start, items = interval[0], np.add.reduce([run.items_in(*interval)[0::2] for run in self.runs().values()])
+        items = self.cells.items_in(*interval)
         layout = Layout(ID_BUCKETS, 64, self.form.keys.cluster + 2)
         builder = SegmentBuilder.fitting(layout, budget, min(SLAB, max(1, int(items.sum()))))
         tally = Tally(by_tag=np.zeros((2, max(1, self.form.tags)), np.int64))
-        for i, j in cut(items, _ROWS):  # their arrays stay in the cache
-            more, columns = self._settle((start + i, start + j))
+        old, (alone, left) = self.form.keys.class_, _lone(self.alone, 0, interval)
+        ids = [alone[:0]]
+        for buckets, entries, singles, _ in self._groups(interval, old):
+            if left.size:
+                ids += [entries[:, :old], singles[:, -old:].copy()]
+            more, columns = self._settle(buckets, entries, singles)
             tally += more
             builder.add_ids(columns)
+        gone = _unmatched(alone, left, ids) if left.size else left
+        tally.counts["deaths"] = int(np.count_nonzero(gone >= self.form.least))
         return tally, ByFate(self.form, KeyedCounts.built(builder), KeyedCounts(self.alone.layout))
 
-    def _settle(self, interval: Interval) -> tuple[Tally, list[Array]]:
-        """Sums over the old clusters of a short interval, and the columns of the cells that are needed."""
+    def _settle(self, interval: Interval, entries: Array, singles: Array) -> tuple[Tally, list[Array]]:
+        """Sums over the old clusters of some buckets, see `_groups`, and the columns of the cells that are needed.
+
+        An old cluster of one row that is a new cluster of one row is a continued pair.
+        """
         form, (new, old) = self.form, self.form.keys
-        ids, side = new + old, self.cells.gather(*interval)[0]  # each cell and tag once
-        words, rest, bounds = side.words, side.rest, side.starts
-        first: slice | Array = slice(None)
-        cell: slice | Array = slice(None)
-        if form.tags:
-            first, _, bounds, cell = _merge(words, rest, np.ones(words.size, np.int64), bounds, ids)
-        flags, others = rest[first, ids - 1], rest[first, : ids - 1]
-        rows = (flags >> _FLAGS).astype(np.int64)
-        cells = _Cells.of(words[first], others, rows, old, bounds)
-        best = cells.largest(form.spec.cluster_type)
-        stays = (flags[best] & _BEST) > 0
-        fates = np.where(stays, 0, np.where(2 * rows[best] > cells.sizes, 1, 2))
+        cells, first, cell = self._merged(entries, interval, old)
+        rows, flags = cells.rows, entries[first, -1].astype(np.int64) >> _FLAGS
+        whole = flags == 0
+        best, large = cells.largest(form.spec.cluster_type), ((flags & _LARGE) > 0) | (whole & (rows >= form.least))
+        stays, old_large = (whole | ((flags & _BEST) > 0))[best], cells.sizes >= form.least
+        fates, pairs = np.where(stays, 0, np.where(2 * rows[best] > cells.sizes, 1, 2)), best[stays]
         paired = np.zeros(rows.size, np.bool_)
-        paired[best[stays]] = True
-        whole, large = (flags & _WHOLE) > 0, (flags & _LARGE) > 0
-        old_large = cells.sizes >= form.least
+        paired[pairs] = True
         settled = whole & ~paired
-        alone, left = _lone(self.alone, 0, interval)
-        gone = _unmatched(alone, left, [np.column_stack((words, rest[:, : old - 1]))]) if left.size else left
         counts = Counter(
-            kept=int(rows[paired].sum()),
-            continued=int(np.count_nonzero(paired & (large | old_large[cells.owner]))),
+            kept=int(rows[pairs].sum()) + len(singles),
+            continued=int(np.count_nonzero(large[pairs] | old_large[stays])) + len(singles) * (form.least <= 1),
             absorbed=int(np.count_nonzero((fates == 1) & old_large)),
             dispersed=int(np.count_nonzero((fates == 2) & old_large)),
             split_off=int(np.count_nonzero(settled & large)),
-            deaths=int(np.count_nonzero(gone >= form.least)),
             pairs_old=_pairs(cells.sizes),
         )
         moved, by_tag = np.zeros((3, 3), np.int64), np.zeros((2, max(1, form.tags)), np.int64)
         np.add.at(moved[:, 1], fates[cells.owner[settled]], rows[settled])
         if form.tags:
-            tags, each = rest[:, ids].astype(np.int64), rest[:, ids + 1].astype(np.int64)
+            by_tag += np.bincount(singles[:, new].astype(np.int64), minlength=form.tags)
+            tags, each = entries[:, -2].astype(np.int64), entries[:, -1].astype(np.int64) & ((1 << _FLAGS) - 1)
             np.add.at(by_tag[0], tags, each)
             np.add.at(by_tag[1], tags, each * paired[cell])
-        kept = ~whole
-        half = (flags[kept] & (_BEST | _HALF)) == (_BEST | _HALF)
-        fate = fates[cells.owner[kept]] + 3 * np.where(paired[kept], 2, half)
-        facts = (rows[kept].astype(np.uint64) << _FLAGS) | fate.astype(np.uint64)
-        columns = [*others[kept, old - 1 :].T, facts, large[kept].astype(np.uint64)]
-        return Tally(counts, moved, by_tag), columns
+        parts = np.flatnonzero(~whole)
+        half = (flags[parts] & (_BEST | _HALF)) == (_BEST | _HALF)
+        fate = fates[cells.owner[parts]] + 3 * np.where(paired[parts], 2, half)
+        facts = np.column_stack(((rows[parts] << _FATES) | fate, large[parts])).view(np.uint64)
+        return Tally(counts, moved, by_tag), [*cells.other[parts].T, *facts.T]
 
 
 class ByFate(_Visited):
@@ -347,7 +345,8 @@ class ByFate(_Visited):
     def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, None]:
         """Sums over the new clusters of an interval."""
         new, side = self.form.keys.cluster, self.cells.gather(*interval)[0]
-        rows, facts = (side.rest[:, new - 1] >> _FLAGS).astype(np.int64), (side.rest[:, new - 1] & 15).astype(np.int64)
+        facts = side.rest[:, new - 1].astype(np.int64)
+        rows, facts = facts >> _FATES, facts & 15
         times = side.counts if side.counts.size else np.ones(rows.size, np.int64)
         owner, first = numbered(side.starts, side.words, side.rest, new - 1)
         state = np.zeros(first.size, np.int64)  # 2: continued, 1: split off, 0: formed
