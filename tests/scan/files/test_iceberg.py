@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streameval import Store, attribute, evaluate, quantile_sketch
+from streameval import Store, attribute, evaluate, plan_labels, quantile_sketch
 from streameval.errors import CorruptFileError, DataError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.scan import plan, read
@@ -95,6 +95,8 @@ def test_every_way_to_name_a_table(table: Table) -> None:
     first = table.history()[0].snapshot_id
     assert evaluate(directory, score="score", snapshot=first).rows == ROWS
     assert quantile_sketch(directory, "score", snapshot=first).count == ROWS
+    how: dict[str, Any] = {"id": "id", "score": "score", "for_": "precision@threshold=0.5", "budget": 20}
+    assert plan_labels(directory, snapshot=first, **how).ids.equals(plan_labels(make_rows(1), **how).ids)
 
 
 def test_partitions_prune(table: Table) -> None:
@@ -316,7 +318,7 @@ def test_a_store_notices_other_columns_under_its_names(catalog: Any, tmp_path: P
             schema.rename_column(*names)
         if changed is not None:
             assert store.update(name).changed == (("renamed",) if changed else ())
-            asked = {"score": "score", "cluster": "meta.length"}
+            asked: dict[str, Any] = {"score": "score", "cluster": "meta.length"}
             assert store.evaluate().results == evaluate(name, **asked).results
     compact(table, 1)
     assert store.update(name).unchanged == 1
