@@ -100,33 +100,61 @@ def repetitive(words, rest, starts):
 
 
 @jit
-def tally_pairs(numbers, label, table):
-    """Count rows in ``table[number, label]``."""
-    for i in range(numbers.size):
-        table[np.uint64(numbers[i]), np.uint64(label[i])] += 1
+def tally_pairs(one, two, height, width):
+    """Count the rows of each pair of codes in a table in which every possible pair has its place.
+
+    Parameters
+    ----------
+    one, two : integer arrays of shape (n,), below `height` and `width`; n is below 2^32
+
+    Returns
+    -------
+    counts, firsts, seconds : arrays of shape (n_pairs,), the rows and the codes of each pair, sorted by pair
+
+    Examples
+    --------
+    >>> [column.tolist() for column in tally_pairs(np.array([1, 0, 1]), np.array([1, 0, 1], np.uint8), 2, 2)]
+    [[1, 2], [0, 1], [0, 1]]
+    """
+    table, pairs = np.zeros(height * width, np.uint32), np.int64(0)
+    for i in range(one.size):
+        table[np.uint64(one[i]) * np.uint64(width) + np.uint64(two[i])] += np.uint32(1)
+    for i in range(table.size):
+        pairs += table[i] != 0
+    counts, firsts, seconds = (
+        np.empty(pairs + 1, np.int64),
+        np.empty(pairs + 1, np.int32),
+        np.empty(pairs + 1, two.dtype),
+    )
+    at, place = np.uint64(0), np.uint64(0)
+    for first in range(height):  # without a branch: whether a pair occurs is unpredictable
+        for second in range(width):
+            counts[at], firsts[at], seconds[at] = table[place], first, second
+            at += np.uint64(table[place] != 0)
+            place += _ONE
+    return counts[:pairs], firsts[:pairs], seconds[:pairs]
 
 
 @jit
-def hash_pairs(one, two, width, bits, slots, rest):
-    """Count the rows of pairs of codes, each the number ``one[i] * width + two[i]``, in a hash table of 2^bits slots.
+def hash_pairs(one, two, shift, bits):
+    """Count the rows of pairs of codes in a hash table of 2^bits slots.
 
-    Pairs get a slot in the order in which they occur, until half of the slots are taken.
+    Pairs get a slot in the order in which they occur, until half of the slots are taken. Rows of others stay apart.
 
     Parameters
     ----------
     one, two : integer arrays of shape (n,), n below 2^PAIR_BITS
-    width : smallest integer above all of `two`; all pairs are below 2^(64 - PAIR_BITS)
-    slots : uint64 array of zeros; receives each pair, shifted by PAIR_BITS, plus its rows
-    rest : uint64 array of shape (n,), receives the pairs of rows whose pair has no slot
+    shift : bits of the codes of `two`; those of a pair are fewer than 64 - PAIR_BITS
 
     Returns
     -------
-    int
-        Number of rows in `rest`.
+    counts, firsts, seconds : arrays of shape (n_items,), the rows and the codes of each item
     """
-    last, room, left = np.uint64(slots.size - 1), slots.size >> 1, np.uint64(0)
+    slots, room, items, low = np.zeros(1 << bits, np.uint64), (1 << bits) >> 1, np.uint64(0), np.uint64(shift)
+    counts, last = np.ones(one.size, np.int64), np.uint64(slots.size - 1)
+    firsts, seconds = np.empty(one.size, np.int32), np.empty(one.size, two.dtype)
     for i in range(one.size):
-        pair = np.uint64(one[i]) * np.uint64(width) + np.uint64(two[i])
+        pair = np.uint64(one[i]) << low | np.uint64(two[i])
         at = (pair * _MIX) >> np.uint64(64 - bits)
         word = slots[at]
         if word >> _PAIR != pair:
@@ -137,12 +165,18 @@ def hash_pairs(one, two, width, bits, slots, rest):
                 word = slots[at]
             if word >> _PAIR != pair:
                 if word != np.uint64(0) or room == 0:
-                    rest[left] = pair
-                    left += _ONE
+                    firsts[items], seconds[items] = one[i], two[i]
+                    items += _ONE
                     continue
                 word, room = pair << _PAIR, room - 1
         slots[at] = word + _ONE
-    return np.int64(left)
+    for word in slots:
+        if word != np.uint64(0):
+            pair = word >> _PAIR
+            counts[items] = word & ((_ONE << _PAIR) - _ONE)
+            firsts[items], seconds[items] = pair >> low, pair & ((_ONE << low) - _ONE)
+            items += _ONE
+    return counts[:items], firsts[:items], seconds[:items]
 
 
 @jit

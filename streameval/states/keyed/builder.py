@@ -143,9 +143,9 @@ class SegmentBuilder:
         first, *more = (read_only(np.ascontiguousarray(column, np.uint64)) for column in columns)
         label = read_only(np.zeros(first.size, np.uint8) if label is None else label)
         if counts.size and not self._counted:
-            once = counts == 1  # rows take less room than items with counts
-            self.add_ids([column[once] for column in columns], label=label[once])
-            self._counted_items.add_ids([column[~once] for column in columns], counts[~once], label[~once])
+            once, often = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
+            self.add_ids([column[once] for column in columns], label=label[once])  # rows take less room than items
+            self._counted_items.add_ids([column[often] for column in columns], counts[often], label[often])
             return
 
         def encode(part: slice, words: Array, codes: Array) -> None:

@@ -219,11 +219,14 @@ def by_code(arrays: Sequence[pa.Array], label: Array = _NO_LABELS) -> tuple[list
     if items is None:
         return [*arrays], NO_COUNTS, label
     counts, *codes = items
-    entries = [
-        pa.DictionaryArray.from_arrays(pa.array(code, pa.int32(), mask=code == len(array.dictionary)), array.dictionary)
-        for array, code in zip(arrays, codes, strict=False)
-    ]
-    return entries, counts, codes[1].astype(np.uint8) if len(arrays) == 1 else label
+    entries = [_entries_of(array, code) for array, code in zip(arrays, codes, strict=False)]
+    return entries, counts, codes[1] if len(arrays) == 1 else label
+
+
+def _entries_of(array: pa.DictionaryArray, codes: Array) -> pa.DictionaryArray:
+    """The entries of some codes of an array, as `_codes_of` gives them."""
+    nulls = codes == len(array.dictionary) if array.null_count else None
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=nulls), array.dictionary, safe=False)
 
 
 def _codes_of(array: pa.DictionaryArray) -> Array:
@@ -237,23 +240,16 @@ def _codes_of(array: pa.DictionaryArray) -> Array:
 def _count_pairs(first: tuple[Array, int], second: tuple[Array, int]) -> tuple[Array, Array, Array] | None:
     """Rows and both codes of pairs, given the codes of two columns and their numbers; None if hardly any are equal."""
     (one, height), (two, width) = first, second
+    items: tuple[Array, Array, Array] | None = None
     if _PLACES * height * width <= one.size:
-        table = np.zeros((height, width), np.int64)
-        kernels.tally_pairs(one, two, table)
-        at, other = np.nonzero(table)
-        return table[at, other], at, other
-    some = slice(None, None, max(1, one.size // _DRAWN))
-    drawn = one[some].astype(np.int64) * width + two[some]
-    fits = one.size < 1 << kernels.PAIR_BITS and height * width < 1 << (64 - kernels.PAIR_BITS)
-    if not fits or np.unique(drawn).size > _DISTINCT * drawn.size:
-        return None
-    bits = min(_TABLE_BITS, (2 * one.size).bit_length())
-    slots, rest = np.zeros(1 << bits, np.uint64), np.empty(one.size, np.uint64)
-    left = kernels.hash_pairs(one, two, width, bits, slots, rest)
-    items = slots[slots > 0]
-    pairs = np.append(items >> np.uint64(kernels.PAIR_BITS), rest[:left]).view(np.int64)
-    counts = np.append(items.view(np.int64) & ((1 << kernels.PAIR_BITS) - 1), np.ones(left, np.int64))
-    return counts, pairs // width, pairs % width
+        items = kernels.tally_pairs(one, two, height, width)
+    elif one.size < 1 << kernels.PAIR_BITS and height * width < 1 << (63 - kernels.PAIR_BITS):
+        some = slice(None, None, max(1, one.size // _DRAWN))
+        drawn = one[some].astype(np.int64) * width + two[some]
+        if np.unique(drawn).size <= _DISTINCT * drawn.size:
+            bits = min(_TABLE_BITS, (2 * one.size).bit_length())
+            items = kernels.hash_pairs(one, two, (width - 1).bit_length(), bits)
+    return items
 
 
 def by_run(
