@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 LEAST_ROWS = 1 << 15  # mean rows of a row group from which pages are decoded here, which takes 0.3 ms to begin
-WINDOW = 1 << 19  # bytes of a column chunk that are read at a time, so that they are decompressed in the cache
+WINDOW = 1 << 20  # bytes of a column chunk that are read at a time: many windows take time, few take memory
 MOST_ROWS = 1 << 21  # rows of a row group, and so of a page, up to which pages are decoded here
 REPEATS = 4  # mean rows of a value from which rows are taken as codes
 CODED = 2.25  # bytes of a row up to which rows that may be codes are decoded here; with more, dictionaries are long
