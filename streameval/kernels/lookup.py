@@ -64,15 +64,6 @@ class IdTable(NamedTuple):
         return sum(array.nbytes for array in self)
 
 
-def range_starts(first: np.ndarray) -> np.ndarray:
-    """The `IdTable.starts` of ascending words."""
-    bits = max(1, first.size.bit_length())
-    ranges = (first >> np.uint64(64 - bits)).astype(np.int64)
-    starts = np.zeros((1 << bits) + 1, np.uint32)
-    np.cumsum(np.bincount(ranges, minlength=1 << bits), out=starts[1:])
-    return starts
-
-
 def no_marks(ids: int) -> np.ndarray:
     """The empty filter for a number of ids, of one to two bytes each."""
     return np.zeros(1 << max(0, (ids >> 3).bit_length()), np.uint64)
@@ -91,6 +82,21 @@ def scramble_words(words):
 def _marks_of(word):
     """The two bits of a word in its place of the filter."""
     return (np.uint64(1) << (word & _BITS)) | (np.uint64(1) << ((word >> _BIT) & _BITS))
+
+
+@jit
+def range_starts(words):
+    """The `IdTable.starts` of words."""
+    shift, ranges = np.uint64(63), 2
+    while ranges <= words.size:
+        ranges *= 2
+        shift -= np.uint64(1)
+    starts = np.zeros(ranges + 1, np.uint32)
+    for i in range(words.size):
+        starts[(words[i] >> shift) + np.uint64(1)] += np.uint32(1)
+    for place in range(ranges):
+        starts[place + 1] += starts[place]
+    return starts
 
 
 @jit

@@ -1,8 +1,9 @@
-"""Statements that do not fit into the memory: divided by the hash of their ids, and resolved part by part.
+"""Many statements, or more than the memory holds: divided by the hash of their ids, and resolved part by part.
 
 All statements of an id are in one part, so that the label of each id, and every count, is that of all statements at
-once. The words, times and codes of the statements, 9 to 25 bytes each, are arrays of the budget, which spills them. The
-labels that follow are put into one table if it takes at most a quarter of the memory, else they stay in parts
+once. Parts of some 200,000 statements take less memory than all at once, and are resolved in the caches. The words,
+times and codes of the statements, 9 to 25 bytes each, are arrays of the budget, which spills them. The labels that
+follow are put into one table if it takes at most a quarter of the memory, else they stay in parts
 (`streameval.states.late_parts`), with a filter of one to two bytes an id.
 
 Conflicts are named by reading the labels again. Files of rejects list statements in their order, and streams can be
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _TABLE_SHARE = 1 / 4  # of the memory that a table in one part, or a filter, may take
 _ID_BYTES = 19  # most bytes of an integer in a table
 _LISTED = 1000  # conflicts of which the ids are read again
+_PART_ROWS = 1 << 18  # statements that are resolved at once
 _BITS = 16  # most bits of the number of a part
 
 
@@ -65,7 +67,7 @@ def read_labels(source: LateSource, scanned: Scan, engine: Engine) -> Statements
     tables = source.find_tables(scanned.schema, name, engine)
     if tables is not None and isinstance(engine, ThreadEngine) and not source.rejects:
         again = scanned.rows >= 0 and all(piece.rows >= 0 for piece, _ in tables.tasks)
-        if again and tables.rows * tables.row_bytes > engine.budget.limit / STATE_SHARE:
+        if again and (tables.rows > _PART_ROWS or tables.rows * tables.row_bytes > engine.budget.limit / STATE_SHARE):
             return _Division.of(source, tables, engine).resolve(own)
     return Statements.of(source, *source.read_parts(scanned.schema, name, engine), own)
 
@@ -119,11 +121,13 @@ class _Division:
 
     @classmethod
     def of(cls, source: LateSource, tables: LabelTables, engine: ThreadEngine) -> _Division:
-        """The division into parts that all threads can resolve in half of the budget."""
+        """The division into parts that all threads can resolve in half of the budget, and in their caches."""
         parts = 2 * engine.threads * tables.rows * tables.row_bytes / engine.budget.limit
+        parts = max(parts, tables.rows / _PART_ROWS)
         bits = min(_BITS, max(1, int(parts).bit_length()))
         pieces = [piece for piece, _ in tables.tasks]
-        return cls(source, tables, engine, bits, batch_rows(tables.schema, RUN_ROWS, engine.budget, pieces))
+        rows = min(_PART_ROWS, batch_rows(tables.schema, RUN_ROWS, engine.budget, pieces))
+        return cls(source, tables, engine, bits, rows)
 
     def resolve(self, own: pa.DataType | None) -> Statements:
         """Read and resolve the statements; see `Statements.of`."""
@@ -186,9 +190,13 @@ class _Division:
         ids = sum(part.codes.shape[0] for part in parts)
         room = int(self.engine.budget.limit / STATE_SHARE * _TABLE_SHARE)
         if ids * (_ID_BYTES + 8 * any(part.second.shape[0] for part in parts)) <= room:
-            first = np.concatenate([whole_words(part.first.read(), i, self.bits) for i, part in enumerate(parts)])
-            second = np.concatenate([part.second.read() for part in parts])
-            return of(np.concatenate([part.codes.read() for part in parts]), (first, second))
+            first, at = np.empty(ids, np.uint64), 0
+            for number, part in enumerate(parts):
+                words = part.first.read()
+                first[at : at + words.size] = whole_words(words, number, self.bits)
+                at += words.size
+            second, codes = (np.concatenate([part[i].read() for part in parts]) for i in (1, 2))
+            return of(codes, (first, second))
         if 2 * ids > room:
             raise OptionError(
                 f"labels: the filter of {plural(ids, 'id')} takes {size(2 * ids)}, more than a quarter of the memory: "

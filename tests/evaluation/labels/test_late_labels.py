@@ -311,7 +311,7 @@ def test_parts_change_nothing(kind: str, tmp_path: Path) -> None:
     ids, day = rng.integers(0, 250, 400), pa.array(rng.integers(0, 3, 400), pa.timestamp("s"))
     late = {"labels": table(pa.array(ids).cast(kind), rng.integers(0, 2, 400), t=day), "on": "id", "label_time": "t"}
     dropped: dict[str, Any] = {**late, "label_conflicts": "drop"}
-    engine = start(memory="3kB", threads=2)
+    engine = start(memory="12kB", threads=2)
     source = LateSource([late["labels"]], (("id", "id"),), "label", "t", conflicts="drop")
     statements = read_labels(source, scan.plan(tmp_path, ["id"]), engine)
     assert statements.late.parts is not None
@@ -322,12 +322,12 @@ def test_parts_change_nothing(kind: str, tmp_path: Path) -> None:
     ):
         expected = evaluate(tmp_path, **what, **dropped, threads=1)
         for threads in (1, 2):
-            found = evaluate(tmp_path, **what, **dropped, memory="3kB", threads=threads)
+            found = evaluate(tmp_path, **what, **dropped, memory="12kB", threads=threads)
             assert (repr(found.results), found.labels) == (repr(expected.results), expected.labels)
-    several = [attribute(tmp_path, cluster="c", **dropped, memory=memory) for memory in (None, "3kB")]
+    several = [attribute(tmp_path, cluster="c", **dropped, memory=memory) for memory in (None, "12kB")]
     assert several[0].to_dict()["impure"] == several[1].to_dict()["impure"]
     said = []
-    for memory in (None, "3kB"):
+    for memory in (None, "12kB"):
         with pytest.raises(LabelError, match="ids with different labels at one time: ") as raised:
             evaluate(tmp_path, **WHAT, **late, memory=memory)
         said.append(str(raised.value).split(": ")[:2])
