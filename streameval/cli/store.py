@@ -433,11 +433,11 @@ _MOST_FACTS = 10
 
 def _diagnosis_parts(store: Store, one: Diagnosis, most: int | None) -> list[RenderableType]:
     """A diagnosis with at most `most` facts, and the remedy."""
-    from streameval.rules import LIVE, Rule
+    from streameval.store.nights.judgements import is_live
 
     name = shell([store.name])
     accept = _accepting(name, one.partition)
-    live = one.fails and all(rule.text and Rule.read(rule.text).metric in LIVE for rule in one.rules)
+    live = one.fails and all(map(is_live, one.rules))
     lasting = f"{f'fold newer nights (streameval update {name} DATA)' if live else 'replace or remove the night'}, or "
     remedy = f"next: {lasting * bool(one.fails)}{accept}"
     if one.undecided:

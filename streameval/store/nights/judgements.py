@@ -114,14 +114,14 @@ class Judgements:
         """All judgements of the current fold of a night."""
         judged = self._by_night.get(entry.partition, {})
         now = set(digests(entry).values()) if judged else set()
-        return [one for one in judged.values() if now.issuperset(one.digest.split())]
+        return [one for one in judged.values() if one.digest and now.issuperset(one.digest.split())]
 
     def closing(self, entry: Entry) -> list[Judgement]:
         """Judgements of the current fold of a night that keep the gate closed.
 
         Rules on age and missing nights count for the newest night only: an earlier night that was late no longer fails.
         """
-        return [one for one in self.of(entry) if not one.passed and (entry.partition == self.newest or not _live(one))]
+        return [one for one in self.of(entry) if not one.passed and (entry.partition == self.newest or not is_live(one))]
 
     def failing(self, entries: Iterable[Entry], outcome: str = "failed") -> dict[str, tuple[str, ...]]:
         """Nights whose gate an outcome keeps closed, with the names of the rules."""
@@ -208,7 +208,7 @@ class Judgements:
             files.delete(dead)
 
 
-def _live(one: Judgement) -> bool:
+def is_live(one: Judgement) -> bool:
     """Whether the rule is about the store at the time of the check (age, missing), not about the night."""
     return one.rule not in BUILT_IN and Rule.read(one.text).metric in LIVE
 

@@ -568,16 +568,17 @@ def test_a_night_that_cannot_be_folded_closes_the_gate(tmp_path, data):
     for night in NIGHTS[:3]:
         land(night, data)
     store.update(data, **FEW)
-    for night in (NIGHTS[2], NIGHTS[4]):
+    for night in NIGHTS[2:5]:
         unlabelled(night, data)
-    with pytest.raises(DataError, match="2 partitions cannot be folded"):
+    with pytest.raises(DataError, match="3 partitions cannot be folded"):
         store.update(data)
     (tmp_path / "late.csv").write_text("label,score_lr")
     with pytest.raises(DataError, match=r"late\.csv: cannot be read: it is a CSV file"):
         store.update(tmp_path / "late.csv")  # leaves no failure behind
-    assert store.info().failing == dict.fromkeys((NIGHTS[2], NIGHTS[4]), ("folded",))
+    assert store.info().failing == dict.fromkeys(NIGHTS[2:5], ("folded",))
+    assert "replace or remove the night" in run("diagnose", store.name).stdout
     failed = {(one.partition, one.rule): one.reason for one in store.check(rules).judgements if not one.passed}
-    assert {*failed} == {(NIGHTS[2], "folded"), (NIGHTS[4], "folded"), (NIGHTS[2], "missing == 0")}
+    assert {*failed} == {*((night, "folded") for night in NIGHTS[2:5]), (NIGHTS[2], "missing == 0")}
     assert "has nulls" in failed[NIGHTS[4], "folded"]
     assert failed[NIGHTS[2], "missing == 0"] == "no 2026-01-04, 2026-01-05"
     shown = run("check", store.name, "--rule", FLOOR)
@@ -587,6 +588,7 @@ def test_a_night_that_cannot_be_folded_closes_the_gate(tmp_path, data):
         (land(night, data) / "part-0.parquet").touch()
     shutil.rmtree(data / NIGHTS[4])
     store.update(data)
+    assert store.info().failing == {NIGHTS[4]: ("folded",)}
     assert [one.partition for one in store.check(FLOOR).judgements if not one.passed] == [NIGHTS[4]]
     store.accept(NIGHTS[4], "was empty")
     assert store.check(rules).passed
