@@ -334,7 +334,7 @@ def check(
     lines = rule_lines(outcome.judgements, with_night=len(nights) != 1)
     shown = [*lines, *outcome.notes, *_closing(store, outcome, nights)]
     to.deliver(lambda: as_json(outcome.to_dict()), lambda: "\n".join(map(visible, shown)))
-    failures = [line for line, one in zip(lines, outcome.judgements, strict=False) if not one.passed]
+    failures = rule_lines([one for one in outcome.judgements if not one.passed], with_night=len(nights) != 1)
     leave(outcome.passed, failures, to)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING
 
@@ -68,8 +69,15 @@ def _rule_row(one: Judgement, *, with_night: bool) -> list[str]:
 
 
 def rule_lines(judgements: Sequence[Judgement], *, with_night: bool) -> list[str]:
-    """A line for each judgement of a night, in columns."""
-    return aligned([_rule_row(one, with_night=with_night) for one in judgements])
+    """A line for each judgement of a night, in columns; nights that could not be folded for one reason share a line."""
+    alike: dict[object, list[Judgement]] = {}
+    for i, one in enumerate(judgements):
+        reason = one.reason.partition(f"{one.partition}/")[2].partition(": ")[2]  # without the file
+        alike.setdefault((reason, one.accepted) if one.rule == "folded" and reason else i, []).append(one)
+    ones = (
+        replace(one, partition=one.partition + f" and {len(more)} more" * bool(more)) for one, *more in alike.values()
+    )
+    return aligned([_rule_row(one, with_night=with_night) for one in ones])
 
 
 def rules_passed(judgements: Sequence[Judgement]) -> list[Text]:

@@ -30,6 +30,7 @@ from streameval.store.delivery import (
 from streameval.store.files.location import check_apart, check_empty, check_files
 from streameval.store.nights.configuration import KEPT, Configuration, plain_options
 from streameval.store.nights.fold import Night, find_types, fold_partitions
+from streameval.store.nights.judgements import POLICIES
 from streameval.store.nights.merge import labels_of
 from streameval.store.nights.open_nights import find_ahead, newest_day
 from streameval.store.nights.open_rows import OPEN
@@ -604,10 +605,7 @@ def _commit(
     good = len(nights)
     rest = f" ({plural(good, 'other partition')} folded; {'they count' if good > 1 else 'it counts'})" if good else ""
     if done.version >= 0 and any(isinstance(error, NullError) for error in errors.values()):
-        rest += (
-            "; update keeps the policies of a store, and add changes them once: nan (--nan), nulls (--nulls) and "
-            "unlabelled (--unlabelled)"
-        )
+        rest += POLICIES
     first = next(iter(errors.values()))
     if len(errors) == 1:
         raise type(first)(f"{first}{rest}") from first

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streameval.errors import CorruptFileError, DataError, StoreError
+from streameval.errors import CorruptFileError, DataError, NullError, StoreError
 from streameval.results import Judgement
 from streameval.rules import LIVE, Rule
 from streameval.scan.faults import other_format
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from streameval.store.files.location import Location
 
 
+POLICIES = (
+    "; update keeps the policies of a store, and add changes them once: nan (--nan), nulls (--nulls) and unlabelled "
+    "(--unlabelled)"
+)
 BUILT_IN = COMPLETE, PRESENT, FOLDED = "complete", "present", "folded"  # rules that every store has
 FILES = 32  # most files of the table before they are rewritten as one
 _COPY = "restore it from a copy"
@@ -121,7 +125,9 @@ class Judgements:
 
         Rules on age and missing nights count for the newest night only: an earlier night that was late no longer fails.
         """
-        return [one for one in self.of(entry) if not one.passed and (entry.partition == self.newest or not is_live(one))]
+        return [
+            one for one in self.of(entry) if not one.passed and (entry.partition == self.newest or not is_live(one))
+        ]
 
     def failing(self, entries: Iterable[Entry], outcome: str = "failed") -> dict[str, tuple[str, ...]]:
         """Nights whose gate an outcome keeps closed, with the names of the rules."""
@@ -153,7 +159,7 @@ class Judgements:
             if isinstance(error, CorruptFileError) and other_format(name)[0]:
                 continue
             digest = digests(entries[name])["", ""] if name in entries else ""
-            why = f"cannot be folded: {error}"
+            why = f"cannot be folded: {error}{POLICIES * isinstance(error, NullError)}"
             self.add(
                 Judgement(FOLDED, FOLDED, "failed", nan, why, partition=name, digest=digest, judged=datetime.now(UTC))
             )

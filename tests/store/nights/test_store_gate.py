@@ -583,6 +583,9 @@ def test_a_night_that_cannot_be_folded_closes_the_gate(tmp_path, data):
     assert failed[NIGHTS[2], "missing == 0"] == "no 2026-01-04, 2026-01-05"
     shown = run("check", store.name, "--rule", FLOOR)
     assert shown.exit_code == 3
+    [line] = (line for line in shown.stdout.splitlines() if "cannot be folded" in line)
+    assert f"{NIGHTS[2]} and 2 more" in line
+    assert "add changes them once" in line
     assert f"DATA, or streameval check {store.name} --accept {NIGHTS[4]} --reason '…'" in shown.stdout
     for night in NIGHTS[2:4]:
         (land(night, data) / "part-0.parquet").touch()
