@@ -346,12 +346,16 @@ def leave(passed: bool, failures: Sequence[str], to: Output) -> None:
         raise SystemExit(3)
 
 
-def implied_by(named: Mapping[str, str], asked: Mapping[str, object]) -> dict[str, object]:
+def implied_by(named: Mapping[str, str], asked: Mapping[str, Any]) -> dict[str, object]:
     """Options that rules imply; raises `OptionError`, before anything is read, if a rule's metric is not computed."""
     from streameval.evaluation.judging import check_computed, implied, rules_of_data
     from streameval.evaluation.request import Request
 
     rules = rules_of_data(dict(named))
+    columns = [*asked.get("score", ()), *asked.get("cluster", ())]
+    for rule in rules:
+        if rule.level is not None and rule.than not in (None, *columns):
+            raise OptionError(f"{rule.text!r}: {rule.than!r} is not evaluated; name it as well (--score, --cluster)")
     more = implied(rules, asked)
     check_computed(rules, Request.checked({**asked, **more}))
     return more

@@ -64,11 +64,6 @@ def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, obje
         more["by"] = list(dict.fromkeys([*given, *by]))
     if bases := [rule.than for rule in rules if rule.than is not None and rule.level is not None]:
         more["baseline"] = list(dict.fromkeys([*options.get("baseline", ()), *bases]))
-        there = [*options.get("score", ()), *options.get("cluster", ())]
-        if absent := next((rule for rule in rules if rule.level is not None and rule.than not in (None, *there)), None):
-            raise OptionError(
-                f"{absent.text!r}: {absent.than!r} is not evaluated; name it as well (--score, --cluster)"
-            )
     elif any(rule.than is not None for rule in rules):
         more["common_rows"] = True
     return more

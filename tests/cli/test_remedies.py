@@ -690,8 +690,8 @@ COMMANDS = [
     ("evaluate one --score score --score 'score (rest)' --baseline 'score (rest)' --by country",
      "would read as its diff",
      "evaluate one --score score --score 'score (rest)' --baseline 'score (rest)'"),
-    ("evaluate one --score score --rule 'roc_auc[score] - roc_auc[other] >= 0 proven @95%'", "is not evaluated; name it",
-     "+ --score other"),
+    ("evaluate one --score score --rule 'roc_auc[score] - roc_auc[other] >= 0 proven @95%'",
+     "is not evaluated; name it", "+ --score other"),
     ("replace s one", "use update", "update s one"),
     ("metrics auc", "did you mean roc_auc?", "metrics roc_auc"),
 ]  # fmt: skip
