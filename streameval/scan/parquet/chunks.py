@@ -49,12 +49,10 @@ def read_pages(
         for page in table[table["checksum"] != kernels.ABSENT]:
             checksum = zlib.crc32(data.slice(page["place"], page["stored"]))
             check(checksum == page["checksum"] & 0xFFFFFFFF, chunk, "the checksum of a page is wrong")
-        holders = [data]
-        for i, page in enumerate(numbers(table).tolist()):
-            if page[kernels.ADDRESS] == kernels.ABSENT:
-                holders.append(_decompressed(page, data, chunk))
-                table[i]["address"] = holders[-1].address
-        yield table, holders
+        stored = np.flatnonzero(table["address"] == kernels.ABSENT)
+        pages = [_decompressed(page, data, chunk) for page in numbers(table)[stored].tolist()]
+        table["address"][stored] = [page.address for page in pages]
+        yield table, [data, *pages]
 
 
 def _stored_pages(

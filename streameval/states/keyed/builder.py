@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 MANY = 8  # mean rows per value of the `partial` low bits, from which pieces are checked for repetition without these
-REPETITIVE = 8  # repetitive pieces are grouped if they have at least 1/8 of the items, since all others are copied
+REPETITIVE = 8  # items of a kind are kept apart if they are at least 1/8 of all, since all others are copied
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
 _ITEMS, _SHARE = 1 << 16, 8  # items with counts: at least as many at a time, or this part of the rows
 _LEAST = 1 << 12  # smallest number of rows that are collected at a time, for any budget
@@ -143,9 +143,12 @@ class SegmentBuilder:
         first, *more = (read_only(np.ascontiguousarray(column, np.uint64)) for column in columns)
         label = read_only(np.zeros(first.size, np.uint8) if label is None else label)
         if counts.size and not self._counted:
-            once, often = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
-            self.add_ids([column[once] for column in columns], label=label[once])  # rows take less room than items
-            self._counted_items.add_ids([column[often] for column in columns], counts[often], label[often])
+            once = np.flatnonzero(counts == 1)
+            if once.size * REPETITIVE > counts.size:  # rows take less room than items with counts
+                self.add_ids([column[once] for column in columns], label=label[once])
+                often = np.flatnonzero(counts > 1)
+                columns, counts, label = [column[often] for column in columns], counts[often], label[often]
+            self._counted_items.add_ids(columns, counts, label)
             return
 
         def encode(part: slice, words: Array, codes: Array) -> None:
