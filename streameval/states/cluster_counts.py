@@ -27,7 +27,7 @@ from streameval.kernels.blocks import spread_rows
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep, blocks_of
 from streameval.states.cluster_sizes import SizeTable, by_tables, find_sizes
-from streameval.states.keyed.builder import SegmentBuilder, read_segments
+from streameval.states.keyed.builder import SegmentBuilder, SegmentReader
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.hot import by_code, by_run
 from streameval.states.keyed.ids import SHIFT, id_words, identify, row_nulls
@@ -117,15 +117,16 @@ class ClusterSpec:
     def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> ClusterCounts:
         """The state whose table `ClusterCounts.to_arrow` wrote."""
         facts = [np.array(header[name]) for name in ClusterCounts.fact_names]
-        if self.rows != "both":
-            return ClusterCounts(self, self._read(batches, budget), *facts)
-        held, flag = [*batches], pc.field("labelled")
-        parts = [[batch.filter(test).drop_columns(["labelled"]) for batch in held] for test in (flag, ~flag)]
-        keyed, every = (self._read(part, budget) for part in parts)
-        return ClusterCounts(self, keyed, *facts, every=every)
-
-    def _read(self, batches: Iterable[pa.RecordBatch], budget: Budget) -> KeyedCounts:
-        return KeyedCounts(self.layout, read_segments(self.layout, batches, lambda keys: keys >> SHIFT, budget))
+        sides = 1 + (self.rows == "both")
+        readers = [SegmentReader(self.layout, lambda keys: keys >> SHIFT, budget, sides) for _ in range(sides)]
+        for batch in batches:
+            if self.rows == "both":
+                flag, batch = batch.column("labelled"), batch.drop_columns(["labelled"])
+                readers[1].add(batch.filter(pc.invert(flag)))
+                batch = batch.filter(flag)
+            readers[0].add(batch)
+        keyed, *every = (KeyedCounts(self.layout, reader.finish()) for reader in readers)
+        return ClusterCounts(self, keyed, *facts, every=every[0] if every else None)
 
 
 class _ClusterBuilder:

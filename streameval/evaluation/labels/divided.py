@@ -195,8 +195,8 @@ class _Division:
                 words = part.first.read()
                 first[at : at + words.size] = whole_words(words, number, self.bits)
                 at += words.size
-            second, codes = (np.concatenate([part[i].read() for part in parts]) for i in (1, 2))
-            return of(codes, (first, second))
+            second = np.concatenate([part.second.read() for part in parts])
+            return of(np.concatenate([part.codes.read() for part in parts]), (first, second))
         if 2 * ids > room:
             raise OptionError(
                 f"labels: the filter of {plural(ids, 'id')} takes {size(2 * ids)}, more than a quarter of the memory: "

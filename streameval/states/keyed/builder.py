@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -18,7 +19,7 @@ from streameval.states.keyed.ids import SHIFT
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Columns, Layout, Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -75,8 +76,12 @@ class SegmentBuilder:
         self.nan_weights: tuple[list[float], list[float]] = ([], [])  # by label; the sum of a list is their weight
 
     @classmethod
-    def fitting(cls, layout: Layout, budget: Budget, rows: int, *, counted: bool = False) -> SegmentBuilder:
+    def fitting(
+        cls, layout: Layout, budget: Budget, rows: int, *, counted: bool = False, share: int = 1
+    ) -> SegmentBuilder:
         """A builder that collects `rows` rows at a time, or fewer if the scratch memory of a thread requires it.
+
+        `share` is the number of pairs of builders that share this memory.
 
         Examples
         --------
@@ -86,7 +91,7 @@ class SegmentBuilder:
         52428
         """
         width = layout.dtype.itemsize + 8 * (layout.words - 1 + layout.weighted + counted)
-        return cls(layout, budget, min(rows, max(_LEAST, budget.scratch // (2 * width + 4))), counted=counted)
+        return cls(layout, budget, min(rows, max(_LEAST, budget.scratch // share // (2 * width + 4))), counted=counted)
 
     def _allocate(self, capacity: int) -> None:
         """Make the buffers for a number of rows."""
@@ -293,38 +298,47 @@ class SegmentBuilder:
         self._segments.append(Segment.held(self.budget, codes, starts, rows, sums, words, rest, counts, weights))
 
 
-def read_segments(
-    layout: Layout, batches: Iterable[pa.RecordBatch], buckets: Callable[[Array], Array], budget: Budget
-) -> tuple[Segment, ...]:
-    """Segments of tables of distinct keys; keys of one row become rows without a count, which sort fastest.
+class SegmentReader:
+    """Makes segments of tables of distinct keys; keys of one row become rows without a count, which sort fastest.
 
     Parameters
     ----------
     layout : Layout
-    batches : tables with the columns key, negatives and positives, then the weights of both, or further words
     buckets : maps uint64 keys to their buckets
     budget : owns the segments
-
-    Raises
-    ------
-    ValueError
-        If a key has no bucket.
+    share : number of readers that share the scratch memory of a thread
     """
-    builders = [SegmentBuilder.fitting(layout, budget, _READ, counted=counted) for counted in (False, True)]
-    for batch in batches:
+
+    def __init__(self, layout: Layout, buckets: Callable[[Array], Array], budget: Budget, share: int = 1) -> None:
+        self._layout, self._buckets = layout, buckets
+        made = partial(SegmentBuilder.fitting, layout, budget, _READ, share=share)
+        self._single, self._counted = made(), made(counted=True)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add a table with the columns key, negatives and positives, then the weights of both, or further words.
+
+        Raises
+        ------
+        ValueError
+            If a key has no bucket.
+        """
+        layout = self._layout
         keys, *sides = (column.to_numpy() for column in batch.columns)
-        codes = buckets(keys).astype(np.uint64) << np.uint64(1)
+        codes = self._buckets(keys).astype(np.uint64) << np.uint64(1)
         if codes.max(initial=0) >= layout.codes:
             raise ValueError("a key has no bucket")
         rest = np.column_stack(sides[2:]) if layout.words > 1 else np.empty((keys.size, 0), np.uint64)
         for label, rows in enumerate(sides[:2]):
             weights = sides[2 + label] if layout.weighted else NO_WEIGHTS
-            for builder, here in zip(builders, (rows == 1, rows > 1), strict=True):
+            for builder, here in (self._single, rows == 1), (self._counted, rows > 1):
                 at = np.flatnonzero(here)
-                counts = rows[at] if builder is builders[1] else NO_COUNTS
+                counts = rows[at] if builder is self._counted else NO_COUNTS
                 some = weights[at] if layout.weighted else weights
                 builder.add_items(keys[at], codes[at] | np.uint64(label), rest[at], counts, some)
-    return (*builders[0].finish(), *builders[1].finish())
+
+    def finish(self) -> tuple[Segment, ...]:
+        """The segments of all tables."""
+        return (*self._single.finish(), *self._counted.finish())
 
 
 class SegmentBuilders(Generic[K]):

@@ -21,7 +21,7 @@ from streameval.kernels.exact import HELD
 from streameval.kernels.fused import FUSED
 from streameval.kernels.jit import read_only
 from streameval.kernels.ranking import exact_parts
-from streameval.states.keyed.builder import SegmentBuilder, read_segments
+from streameval.states.keyed.builder import SegmentBuilder, SegmentReader
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.hot import by_code
@@ -118,8 +118,10 @@ class ScoreSpec(MissingScores):
     def from_arrow(self, header: Header, batches: Iterable[pa.RecordBatch], budget: Budget) -> ScoreCounts:
         """The state of the table that `ScoreCounts.to_arrow` wrote."""
         nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
-        segments = read_segments(self.layout, batches, self.buckets, budget)
-        return ScoreCounts(self, KeyedCounts(self.layout, segments), **nan)
+        reader = SegmentReader(self.layout, self.buckets, budget)
+        for batch in batches:
+            reader.add(batch)
+        return ScoreCounts(self, KeyedCounts(self.layout, reader.finish()), **nan)
 
 
 class _ScoreBuilder:

@@ -285,7 +285,8 @@ class Folding:
             )
         written = self._written(kept, folded, engine)
         if self.late is not None:
-            written = (*written, *write_rows(planned, request, self.late, self.files, dict(folded.skipped)))
+            lost = dict(folded.skipped)
+            written = (*written, *write_rows(planned, request, self.late, self.files, engine.budget, lost))
         pairs = [(w, folded.states[w.spec]) for w in kept if w.metrics or w.group in FAMILIES]
         columns, filtered = planned.schema.names, request.where is not None
         facts = gather_facts(partition.files, columns, pairs, folded.skipped, filtered=filtered)

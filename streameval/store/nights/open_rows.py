@@ -9,7 +9,7 @@ Rows are kept in the order of the words of their ids, which look random, in thre
 - the *labelled* rows, a copy of those that have the id of a statement, or a label of their own: states are folded anew
   from them alone. They are written again when the night gets labels.
 
-Large nights have several segments of up to `SEGMENT` rows, each of which is in this order.
+Large nights have several segments of up to `SEGMENT` rows, or fewer under a small memory limit, each in this order.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from streameval import scan
+from streameval.engine.fold import row_width
 from streameval.errors import FormatError, NullError, SchemaError, WeightError
 from streameval.evaluation.labels.statements import cast_labels
 from streameval.scan import READ_ERRORS, reason
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from typing import BinaryIO
 
+    from streameval.budget import Budget
     from streameval.evaluation.request import Request
     from streameval.scan import Scan
     from streameval.store.files.entries import Entry
@@ -52,6 +54,7 @@ ROWS, INDEX, LABELLED = "", "ids", "labelled"
 ROW = "row number"  # column of the numbers of rows, from which units follow if rows have none
 WORDS = {"signed": pa.int64(), "unsigned": pa.uint64(), "text": pa.large_string()}  # of the ids, by their kind
 BATCH, SEGMENT = 1 << 12, 1 << 20
+_COPIES, _LEAST = 4, 1 << 15  # of rows while a segment is written; rows of a segment under any memory limit
 _FIRST, _SECOND, _PLACE = "id word", "id second word", "id place"  # further columns of rows; the last of labelled ones
 _LOW = np.uint64(0xFFFFFFFF)
 _MOST_BITS = 16  # of the number of a range
@@ -111,7 +114,9 @@ class Segment(NamedTuple):
 class _RowWriter:
     """Writes the rows of a night, a segment at a time."""
 
-    def __init__(self, sink: BinaryIO, schema: pa.Schema, labels: LateLabels, *, numbered: bool) -> None:
+    def __init__(
+        self, sink: BinaryIO, schema: pa.Schema, labels: LateLabels, budget: Budget, *, numbered: bool
+    ) -> None:
         more = {_FIRST: pa.uint64()}
         more |= {} if len(labels.ids) == 1 and labels.ids[0].kind != "text" else {_SECOND: pa.uint32()}
         more |= {ROW: pa.int64()} if numbered else {}
@@ -119,18 +124,32 @@ class _RowWriter:
         self.schema, self._labels = pa.schema([*fields, *more.items()]), labels
         self._packed = None if all(pa.types.is_primitive(field.type) for field in fields) else "lz4"
         self._sink, self._held, self._rows, self._start = sink, list[pa.Table](), 0, 0
+        self._row_bytes = _COPIES * row_width(self.schema)
+        self.room = min(SEGMENT, max(_LEAST, budget.scratch // self._row_bytes))
         self.segments, self.labelled = list[Segment](), [self.schema.append(pa.field(_PLACE, pa.int64())).empty_table()]
 
-    def add(self, batch: pa.RecordBatch, numbers: Array, ids: Ids) -> None:
-        """Add rows with their numbers and ids."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory while a segment is written."""
+        return self.room * self._row_bytes
+
+    def add(self, batch: pa.RecordBatch, numbers: Array) -> None:
+        """Add rows with their numbers."""
+        while batch.num_rows > (room := self.room - self._rows):
+            self._add(batch.slice(0, room), numbers[:room])
+            self.flush()
+            batch, numbers = batch.slice(room), numbers[room:]
+        self._add(batch, numbers)
+
+    def _add(self, batch: pa.RecordBatch, numbers: Array) -> None:
+        """Add rows of one segment."""
+        ids = read_ids(batch, self._labels.ids)
         mask = ~ids.valid if ids.valid.size else None
         more = {_FIRST: pa.array(ids.scrambled, mask=mask), _SECOND: (ids.second & _LOW).astype(np.uint32)}
         more[ROW] = numbers
         columns = [more[name] if name in more else _decoded(batch.column(name)) for name in self.schema.names]
         self._held.append(pa.Table.from_arrays(list(map(pa.array, columns)), schema=self.schema))
         self._rows += batch.num_rows
-        if self._rows >= SEGMENT:
-            self.flush()
 
     def flush(self) -> None:
         """Write the rows that were added as a segment."""
@@ -181,8 +200,9 @@ def _find(rows: pa.Table, ids: IdTable, seen: Array | None = None) -> Array:
 
 
 def write_rows(
-    planned: Scan, request: Request, late: LateLabels, files: PublishedFiles, lost: Collection[str] = ()
-) -> list[StoredState]:
+    planned: Scan, request: Request, late: LateLabels, files: PublishedFiles, budget: Budget,
+    lost: Collection[str] = (),
+) -> list[StoredState]:  # fmt: skip
     """Write the rows of an open night, but for those of the files that were `lost`.
 
     Raises
@@ -199,20 +219,20 @@ def write_rows(
     writers: list[_RowWriter] = []
 
     def write(sink: BinaryIO) -> None:
-        writers.append(_RowWriter(sink, schema, labels, numbered=numbered))
-        for piece in (one for one in planned.pieces if one.name not in lost):
-            row = piece.row
-            for batch in scan.read(piece, planned.schema):
-                rows, numbers = batch, np.arange(row, row + batch.num_rows)
-                if test is not None:
-                    kept = test.kept(batch, piece.name)
-                    rows, numbers = batch.filter(pa.array(kept)), numbers[kept]
-                row += batch.num_rows
-                _check_rows(rows, request, piece.name)
-                for start in range(0, rows.num_rows, SEGMENT):
-                    part = rows.slice(start, SEGMENT)
-                    writers[0].add(part, numbers[start : start + SEGMENT], read_ids(part, labels.ids))
-        writers[0].flush()
+        writer = _RowWriter(sink, schema, labels, budget, numbered=numbered)
+        writers.append(writer)
+        with budget.reserved(writer.nbytes):
+            for piece in (one for one in planned.pieces if one.name not in lost):
+                row = piece.row
+                for batch in scan.read(piece, planned.schema, writer.room):
+                    rows, numbers = batch, np.arange(row, row + batch.num_rows)
+                    if test is not None:
+                        kept = test.kept(batch, piece.name)
+                        rows, numbers = batch.filter(pa.array(kept)), numbers[kept]
+                    row += batch.num_rows
+                    _check_rows(rows, request, piece.name)
+                    writer.add(rows, numbers)
+            writer.flush()
 
     rows = StoredState(OPEN, ROWS, "rows", *files.publish(write))
     index = pa.Table.from_pylist([one._asdict() for one in writers[0].segments], _INDEX)
