@@ -159,7 +159,8 @@ NEEDS = {
     "classes": ("classes", "name a column of classes (--classes)"),
     "a scheduler": ("client", "name one (--scheduler)"),
     "groups": ("mean_over", "name their column (--mean-over)"),
-    "labels": ("label", "name a column of labels (--label)"),
+    "labels": ("label", "name a column of labels (--label)"),  # slices read `label` by default
+    "labels of clusters": ("label", "name a column of labels (--label)"),
     "ids of labels": ("on", "name their column (--on)"),
     "late labels": ("labels", "name their table (--labels)"),
     "a score": ("score", "name a score column (--score)"),
@@ -214,7 +215,7 @@ OPTIONS = (
            "Metric: a pair or B-cubed metric for gains, a metric of a score for slices. "
            "[default: adjusted_rand_index and roc_auc]"),
     Option("aul_threshold", real_number("a cluster size, a number of at least 1", 1), 1, ("attribute",), "value",
-           "Clusters with more rows count as all positive.", needs="labels"),
+           "Clusters with more rows count as all positive.", needs="labels of clusters"),
     Option("top", whole_number("a number of groups between 1 and 1,000,000", 1, 10**6), 20, ("attribute",), "value",
            "Number of clusters and classes to show in each table."),
     Option("examples", COLUMN, None, ("attribute",), "value",
@@ -659,7 +660,9 @@ def _idle(options: Mapping[str, object], verb: str) -> dict[str, list[Option]]:
     """The options without effect, by the absent input that they need."""
     table = honoured(verb)
     named = [table[name] for name, value in options.items() if table[name].idles(value)]
-    absent = [need for need, (source, _) in NEEDS.items() if not options.get(source)]
+    there = {need: options.get(source) for need, (source, _) in NEEDS.items()}
+    there["labels"] = there["labels"] or (verb == "attribute" and options.get("by"))
+    absent = [need for need, value in there.items() if not value]
     return {need: [option for option in named if option.needs == need] for need in absent}
 
 

@@ -22,6 +22,7 @@ from streameval.report.values import (
     joined_few,
     labelled_said,
     means,
+    number,
     point_table,
     sampling_said,
     slice_cells,
@@ -260,7 +261,8 @@ def _lead(
 ) -> list[Text]:
     """The main findings: verdicts if there are any, else the first metric of each kind of column."""
     if differences:
-        findings = *differences_said(differences), *slices_said(sliced), *labelled_said(differences)
+        findings = *differences_said(differences), *slices_said(sliced), *_calibration_said(values)
+        findings = *findings, *labelled_said(differences)
         return [Text(sentence, "lead") for sentence in findings]
     kinds: dict[str, dict[str, Scalar]] = {}
     firsts: dict[str, str] = {}
@@ -278,12 +280,22 @@ def _lead(
     if not sentences:
         said = "These are quantiles alone: nothing was compared with labels." if values else "No metric was computed."
         return [Text(said, "lead")]
-    lead = [Text(" ".join((*sentences, *labelled_said(values))), "lead")]
+    lead = [Text(" ".join((*sentences, *_calibration_said(values), *labelled_said(values))), "lead")]
     if not any(result.ci_level is not None for result in values):
         several = max(map(len, kinds.values())) > 1
         unknown = "whether a difference would hold on other data" if several else "how much it varies with the data"
         lead.append(Text(f"These values describe these rows. {unknown.capitalize()} needs intervals: --ci.", "note"))
     return lead
+
+
+def _calibration_said(values: Sequence[Scalar]) -> list[str]:
+    """How far scores are from probabilities; a Brier score is mostly about discrimination."""
+    names = {"corp.mcb": "miscalibration", "ece": "ECE", "calibration_slope": "slope"}
+    by_column: dict[str, list[str]] = {}
+    for one in values:
+        if one.metric in names and one.value == one.value:
+            by_column.setdefault(str(one.of), []).append(f"{names[one.metric]} {number(one.value)}")
+    return [f"Calibration of {of}: {', '.join(facts)}." for of, facts in by_column.items() if facts[1:]]
 
 
 def _notes(evaluation: Found) -> list[str]:

@@ -21,7 +21,7 @@ from streameval.report.elements import (
 )
 from streameval.report.values import digits, joined_few, number, order, sampling_said, value_cell
 from streameval.results import Scalar
-from streameval.rules import ESTIMATED, Rule, limits_of
+from streameval.rules import ESTIMATED, FACTS, LIVE, Rule, limits_of
 from streameval.wording import digits as said
 from streameval.wording import few, plural
 
@@ -106,7 +106,7 @@ def _rules_table(judgements: Sequence[Judgement], data: Sequence[str] = (), *, w
         cells = (
             Cell(one.word, mark=_MARKS.get(one.word, "unclear")),
             Cell(one.text if one.text != one.rule else ""),
-            Cell(_judged(one.value), interval, order=order(one.value)),
+            Cell(_judged(one, one.value), interval, order=order(one.value)),
             Cell(_usual(one)),
         )
         why = ", ".join(filter(None, (travelling(one.reason, data), one.accepted and f"accepted: {one.accepted}")))
@@ -119,12 +119,16 @@ def _rules_table(judgements: Sequence[Judgement], data: Sequence[str] = (), *, w
 
 
 def _usual(one: Judgement) -> str:
-    return f"{_judged(one.usual)} ({plural(one.nights, 'night')})" if one.usual == one.usual else ""
+    return f"{_judged(one, one.usual)} ({plural(one.nights, 'night')})" if one.usual == one.usual else ""
 
 
-def _judged(value: float) -> str:
-    """The value of a rule: a count without decimals."""
-    return f"{value:,.0f}" if float(value).is_integer() and abs(value) > 1 else number(value, 6)
+def _judged(one: Judgement, value: float) -> str:
+    """A value of a rule, in the unit of its bound; a count without decimals."""
+    rule = Rule.read(one.text) if value == value else None
+    if rule is not None and (rule.metric == "age" or (rule.share and not rule.how)):
+        return rule.told(value)
+    counts = rule is not None and (abs(value) > 1 or rule.metric in (*FACTS, *LIVE))
+    return f"{value:,.0f}" if counts and float(value).is_integer() else number(value, 6)
 
 
 def nights_section(
@@ -215,8 +219,8 @@ def check_page(
 
 def _finding(one: Judgement) -> str:
     """A rule that does not pass, its value, and the usual one."""
-    usual = f", usually {_judged(one.usual)}" if one.usual == one.usual else ""
-    value = f"the value is {_judged(one.value)}{usual}" if one.value == one.value else one.reason
+    usual = f", usually {_judged(one, one.usual)}" if one.usual == one.usual else ""
+    value = f"the value is {_judged(one, one.value)}{usual}" if one.value == one.value else one.reason
     return f"{one.rule} {'fails' if one.outcome == 'failed' else 'is undecided'}: {value}"
 
 

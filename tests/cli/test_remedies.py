@@ -692,6 +692,9 @@ COMMANDS = [
      "evaluate one --score score --score 'score (rest)' --baseline 'score (rest)'"),
     ("evaluate one --score score --rule 'roc_auc[score] - roc_auc[other] >= 0 proven @95%'",
      "is not evaluated; name it", "+ --score other"),
+    ("attribute unsure --score score --by country", "choose --unlabelled 'drop'", "+ --unlabelled drop"),
+    ("attribute unsure --score score --by country --cluster id --classes campaign", "choose --unlabelled 'drop'",
+     "+ --unlabelled drop"),
     ("replace s one", "use update", "update s one"),
     ("metrics auc", "did you mean roc_auc?", "metrics roc_auc"),
 ]  # fmt: skip
@@ -715,6 +718,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in (1, 2):
         night(root, number, **more)
     put(root / "bare.parquet", **{**more, "label": None})
+    put(root / "unsure" / "a.parquet", **{**more, "label": more["spam"]})
     for zone in ("UTC", None):
         put(root / "zones" / f"{zone}.parquet", sent=pa.array(times, pa.timestamp("us", zone)))
     for name, labels in (("labels", [0, 0, 1, 1]), ("other", [1, 1, 0, 0]), ("twice", [0, 1, 1, 1])):
@@ -758,7 +762,8 @@ UNTRIED = {  # messages that name an option, without a row above
     "they are of Python alone": (
         "the curve of a slice", "there are no slices", "there are no impure clusters to mark",    ),
     "four rows cannot bring them about": (
-        "the loops of this run", "%s of memory", "more than the memory (…)", "raise memory (--memory)",
+        "the loops of this run", "%s of memory", "more than the memory (…)", "a quarter of the memory",
+        ", or leave out rejects (--rejects)", "raise memory (--memory)",
         "more than … labels", "more than … values", "standard error is … × as large",
         "name their column with --unit", "for each class: name a unit",
         "errors are too rare", "within bins of the coarse grid", "a class has no replicates",

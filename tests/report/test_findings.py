@@ -56,6 +56,13 @@ def test_the_loss_in_a_slice_leads(found: Evaluation) -> None:
     assert "▼ worse" in terminal
 
 
+def test_the_headline_of_calibration_says_how_far_it_is_off() -> None:
+    """Not by the Brier score alone, which a better ranking lowers as well."""
+    page = results("calibration").to_html()
+    lead = page[: page.index("<section", page.index("<main"))]
+    assert re.search(r"Calibration of new: ECE 0\.\d+, miscalibration 0\.\d+, slope", lead)
+
+
 def results(name: str) -> Evaluation | Attribution:
     """A result of each kind that a page shows, of the same rows."""
     rng = np.random.default_rng(1)
@@ -117,6 +124,8 @@ RULES = [
     "roc_auc[new] drop <= 0.1 always @95% each",
     "roc_auc[old] - roc_auc[new] >= 0.1 proven @95%",
     "nulls[label] == 0",
+    "positives <= 40%",
+    "missing <= 2",
     "rows drop <= 10%",
     "drift_ks[old] <= 0.05 @95%",
     "missing == 0",
