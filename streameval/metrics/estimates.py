@@ -140,11 +140,11 @@ _LEAST_UNITS = 5
 _LEAST_FREEDOM = 1.05
 _FURTHER = 2  # most blocks that an end is widened by
 _DRAWN = 31  # degrees of freedom of the standard error of a draw, a jackknife over 32 groups of rows
-_OFF = 0.1  # largest error of the value on the grid, in standard errors
-_FAR_OFF = 0.5  # the same, beyond which the grid cannot tell two columns apart
+_OFF = 0.1  # largest error of the value on the grid, in standard errors, where that of the replicates is not measured
+_FAR_OFF = 0.5  # the same, or of the replicates, beyond which the grid cannot tell two columns apart
 FINER = "evaluate the files with more resample_bins (--resample-bins 65536)"  # a store keeps 2,048
 TOO_COARSE = f"the value on the coarse grid is off: {FINER}"
-_INEXACT = 0.0125  # standard errors below it were off by 0.5 % (root mean square) and by 1.2 % at most, of 2 % promised
+_INEXACT = 0.02  # standard errors below it were off by 0.3 % (root mean square) and by 1.7 % at most, of 2 % promised
 _TOO_ROUGH = (
     "the standard error depends on where rows lie within bins of the coarse grid: evaluate the files with every score "
     "(--resample-bins exact; of slices --resample-bins 65536)"
@@ -347,7 +347,7 @@ class Estimate:
             return self._given_reason
         if self.deviations.size < 2 or np.isinf(self.replicates).any():
             return "a replicate is undefined"
-        if self._off > _OFF * self.stderr:
+        if not self._doubts.any() and self._off > _OFF * self.stderr:
             return TOO_COARSE
         if self.freedom < _LEAST_FREEDOM:
             return f"one block of units ({self.sizes.unit}) decides the value alone"
@@ -363,19 +363,28 @@ class Estimate:
     @property
     def inexactness(self) -> float:
         """Relative standard deviation of the standard error around that of exact replicates."""
-        there = ~np.isnan(self.replicates)
-        if self.doubt is None or not self.doubt[there].any():
-            return 0.0
-        squares, doubts = np.square(self.deviations), np.square(self.doubt[there])
+        squares, doubts = np.square(self.deviations), np.square(self._doubts)
         total = float(squares.sum())
+        if not doubts.any():
+            return 0.0
         if not total:
             return math.inf
         return math.sqrt(float((squares * doubts).sum())) / total + float(doubts.sum()) / total / 2
 
     @property
+    def _doubts(self) -> Array:
+        """The doubt of each deviation; zeros where none is measured."""
+        there = ~np.isnan(self.replicates)
+        return np.zeros(np.count_nonzero(there)) if self.doubt is None else self.doubt[there]
+
+    @property
     def far_off(self) -> bool:
-        """Whether the value on the grid is so far off that the replicates are mostly noise."""
-        return self.known is None and self._off > _FAR_OFF * self.stderr > 0
+        """Whether the grid is so far off that the replicates are mostly noise."""
+        if self.known is not None:
+            return False
+        if (doubts := self._doubts).any():
+            return float(np.square(doubts).sum()) > _FAR_OFF**2 * float(np.square(self.deviations).sum())
+        return self._off > _FAR_OFF * self.stderr > 0
 
     @property
     def _off(self) -> float:

@@ -11,12 +11,14 @@ The grid must pass three checks:
 - DeLong's standard error, with each row as a unit, agrees with that of the exact counts to 1 %. For most scores the
   bins alone prove it (`BlockReplicates.sure`). Scores that mostly lie within a millionth of each other, with a broad
   tail, fail.
-- Each value on the grid, and each difference of two values, agrees with the exact one to a tenth of its standard error
-  (`streameval.metrics.estimates`).
-- These two use the rows of all blocks together. If campaigns of one score each share a bin, values pass, but
-  replicates are wrong: standard errors of areas were off by up to 21 %. So the rows that a block has in a bin beyond
-  its proportional share are moved as one tie, and the change of the value is the uncertainty of the replicate
-  (`BlockReplicates.tied`).
+- That uses the rows of all blocks together. If campaigns of one score each share a bin, it passes, but replicates are
+  wrong: standard errors of areas were off by up to 21 %. So the rows that a block has in a bin beyond its proportional
+  share are moved as one tie (`BlockReplicates.tied`), those around a threshold by one standard deviation
+  (`BlockReplicates.displaced`), and the change of the value is the uncertainty of the replicate, which decides
+  (`Estimate.inexactness`). How far the value on the grid is off says nothing then: the more rows, the more standard
+  errors a fixed distance is, while the spread of the replicates stays as exact as the bins.
+- Where that is not measured, as for optima, each value on the grid, and each difference of two values, agrees with the
+  exact one to a tenth of its standard error (`streameval.metrics.estimates`).
 """
 
 from __future__ import annotations
