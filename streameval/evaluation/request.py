@@ -48,7 +48,7 @@ class Resampling:
     baselines : columns that others are compared with
     bins : number of score bins in which blocks are counted; None to keep all scores
     rest : whether slices are compared with all other rows
-    pointed : whether a requested metric depends on a threshold that the data set, so that its bins are finer
+    pointed : whether the rows beyond a threshold decide a requested metric, so that bins are finer
 
     Examples
     --------
@@ -203,8 +203,8 @@ class Request:
         sampling = Sampling(**drawn) if options["approx_agc"] else None
         selection = _selection(options, sampling)
         selection.check()
-        thresholded = (entry_of(metric.name) for metric in selection.of("score"))
-        resampling = replace(resampling, pointed=any(entry is not None and entry.thresholded for entry in thresholded))
+        entries = (entry_of(metric.name) for metric in selection.of("score"))
+        resampling = replace(resampling, pointed=any(entry is not None and entry.beyond for entry in entries))
         design = LabelDesign.of(options)
         check_families(design, selection.of("cluster"), options["resample_bins"])
         for name in ("approx_agc", "sketch") if options["by"] else ():

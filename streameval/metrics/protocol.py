@@ -221,8 +221,9 @@ class Entry:
     metric : the metric; None if it depends on a value in the name
     made : constructs the metric from the values in the name; None if the name has none
     scale : scale of its sampling interval, a key of `streameval.metrics.estimates.SCALES`
-    thresholded : whether it reads the rows beyond a threshold that depends on the data; such metrics use fewer blocks
-    beyond : which rows beyond its threshold determine its sampling error: ``rows``, ``positives`` or ``negatives``
+    thresholded : whether it reads the rows beyond a threshold that depends on the data
+    beyond : which rows beyond its threshold determine its sampling error: ``rows``, ``positives`` or ``negatives``;
+        such metrics use fewer blocks and finer bins
     no_interval : why it has no sampling interval
     units : which units determine its sampling error, kinds of `counts` of `streameval.metrics.units.Sizes`
     rowwise : metric of its standard error where each row is a unit, without replicates

@@ -4,9 +4,10 @@ A state is *resampled* if it can return the state without a block (`Resampled`).
 metrics, except that a number of points such as the k of ``precision@k`` shrinks with the rows. Values come from the
 exact state; only replicates are computed here.
 
-Thresholded metrics are not smooth in the rows. Their blocks are merged to `FEW_BLOCKS`, and they have no interval if
-too few units lie beyond the threshold. No metric has an interval if a grid is too coarse for the rows that determine
-it: those around its threshold, or ties within bins. The catalogue states for each metric which of this applies.
+Metrics that rows beyond a threshold decide need fine bins around it, and are not smooth in the rows if these set the
+threshold. Their blocks are merged to `FEW_BLOCKS`, and they have no interval if too few units lie beyond. No metric has
+an interval if a grid is too coarse for the rows that determine it: those around its threshold, or ties within bins. The
+catalogue states for each metric which of this applies.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ def _groups(
         if not kind.no_interval:
             cut = metric.points(rows) is not None
             near, rough = cut or value.threshold is not None, cut or bool(kind.beyond)
-            key = (kind.thresholded, near, rough) if ranked else (False, False, False)
+            key = (bool(kind.beyond), near, rough) if ranked else (False, False, False)
             groups.setdefault(key, []).append(i)
     for (few, near, rough), at in groups.items():
         split = resampled
@@ -229,7 +230,7 @@ def _tied(
         areas = [
             i
             for i, (value, kind) in enumerate(zip(values, kinds, strict=True))
-            if not (kind.no_interval or kind.thresholded or kind.beyond or value.threshold is not None)
+            if not (kind.no_interval or kind.beyond or value.threshold is not None)
             and (metrics[i].points(rows) is not None) == truncated
         ]
         some = [metrics[i] for i in areas]

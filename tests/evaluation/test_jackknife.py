@@ -57,8 +57,8 @@ def jackknife(score: str) -> dict[str, Array]:
     columns = data()
     blocks = blocks_of(columns["unit"].astype(np.uint64), BLOCKS)
     found: dict[str, Array] = {}
-    for count, thresholded in ((BLOCKS, False), (FEW_BLOCKS, True)):
-        some = {name: m for name, m in metrics().items() if entry_of(name).thresholded == thresholded}
+    for count, pointed in ((BLOCKS, False), (FEW_BLOCKS, True)):
+        some = {name: m for name, m in metrics().items() if bool(entry_of(name).beyond) == pointed}
         rows = []
         for block in range(count):
             left = blocks % count != block
