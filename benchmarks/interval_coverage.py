@@ -4,6 +4,7 @@
     python benchmarks/interval_coverage.py --out FILE --only 'zipf *'    # designs by name: kind and ROC AUC
     python benchmarks/interval_coverage.py --out FILE --seconds 200      # at most so long, then the table
     python benchmarks/interval_coverage.py --approx                      # half-widths of certain intervals instead
+    python benchmarks/interval_coverage.py --points --rows 100000        # coarse grids against exact replicates
     python benchmarks/interval_coverage.py --labels --out FILE           # sampled labels instead (sampled_labels.py)
 
 A trial draws new units, divides them into 128 blocks at random, and takes the metrics of all rows and those without
@@ -269,6 +270,29 @@ def tell_bounds(rows: int) -> None:
         print(f"| {score} | {' | '.join(f'{(upper - lower) / 2:.1e}' for lower, upper in intervals)} |")
 
 
+POINTS = ["fpr=0.01", "fpr=0.001", "threshold=0.4", "share=0.01", "share=0.1", "recall=0.8", "precision=0.3"]
+
+
+def tell_points(rows: int, trials: int) -> None:
+    """Print how often the default grid gives an interval where every score does, and how standard errors differ."""
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for seed in range(trials):
+        rng = np.random.default_rng(seed)
+        label, apart = rng.random(rows) < (0.2, 0.05, 0.01)[seed % 3], rng.uniform(1, 3)
+        table = pa.table({"label": label, "score": expit(rng.normal(apart * label - 2, 1)).astype(np.float32)})
+        asked = {"score": "score", "metrics": ["roc_auc", "average_precision", "f1_max"], "at": POINTS, "ci": 0.95}
+        grid, exact = (evaluate(table, **asked, **bins) for bins in ({}, {"resample_bins": "exact"}))
+        for own, other in zip(grid.results, exact.results, strict=True):
+            if other.stderr:
+                ratios[own.metric].append(own.stderr / other.stderr if own.stderr else math.nan)
+    print(f"{rows:,} rows; standard errors over those of every score\n\n| metric | runs | given | least | greatest |")
+    print("|---|--:|--:|--:|--:|")
+    for metric, found in ratios.items():
+        given = np.array(found)[~np.isnan(found)]
+        ends = f"{given.min():.4f} | {given.max():.4f}" if given.size else "– | –"
+        print(f"| {metric} | {len(found)} | {100 * given.size / len(found):.0f} % | {ends} |", flush=True)
+
+
 QUANTILES = np.array([0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.998, 0.999])
 DRAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "uniform": lambda rng, n: rng.random(n),
@@ -309,6 +333,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file that keeps what has been simulated, from which a run goes on")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after this time")
     parser.add_argument("--approx", action="store_true", help="print half-widths of certain intervals instead")
+    parser.add_argument("--points", action="store_true", help="compare default standard errors with exact ones instead")
     parser.add_argument("--sketch", action="store_true", help="print rank errors of quantile sketches instead")
     parser.add_argument("--labels", action="store_true", help="simulate estimates from sampled labels instead")
     parser.add_argument("--speed", action="store_true", help="with --labels: time and memory instead")
@@ -316,6 +341,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.approx or given.sketch:
         (tell_bounds if given.approx else tell_sketches)(given.rows)
+        return
+    if given.points:
+        tell_points(given.rows, given.trials or 20)
         return
     if given.labels and given.speed:
         measure(given.rows)
