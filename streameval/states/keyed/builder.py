@@ -145,7 +145,8 @@ class SegmentBuilder:
         counts : int64 array of shape (n,), the rows of each item; if it is empty, each is one row
         label : uint8 array of shape (n,); 0 if it is None
         """
-        first, *more = (read_only(np.ascontiguousarray(column, np.uint64)) for column in columns)
+        first, *more = columns
+        first = read_only(np.ascontiguousarray(first, np.uint64))
         label = read_only(np.zeros(first.size, np.uint8) if label is None else label)
         if counts.size and not self._counted:
             once = np.flatnonzero(counts == 1)
@@ -159,7 +160,7 @@ class SegmentBuilder:
         def encode(part: slice, words: Array, codes: Array) -> None:
             encode_id(first[part], label[part], SHIFT, words, codes)
 
-        self.add(first.size, encode, np.column_stack(more) if more else None, counts=counts)
+        self.add(first.size, encode, np.array(more, np.uint64).T if more else None, counts=counts)
 
     @property
     def _counted_items(self) -> SegmentBuilder:

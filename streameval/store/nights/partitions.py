@@ -109,7 +109,8 @@ def discover(
     """
     named = [data] if isinstance(data, str | os.PathLike) else data
     if not isinstance(named, list | tuple) or not all(isinstance(item, str | os.PathLike) for item in named):
-        raise OptionError(f"a store folds files: name paths, patterns or URIs, not a {type(data).__name__}")
+        kinds = "paths, patterns, URIs or catalog://name/namespace.table"
+        raise OptionError(f"a store folds files: name {kinds}, not a {type(data).__name__}")
     return group_files(locate_all(map(os.fspath, named), tables), roots, columns)
 
 
