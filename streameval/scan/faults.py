@@ -108,15 +108,16 @@ def why_unreadable(name: str, error: BaseException) -> str:
 def other_format(name: str) -> tuple[str, str]:
     """The format that the ending of a file's name stands for, and how to read it; empty if it is unknown.
 
-    >>> other_format("scores.csv")[0], other_format("scores.parquet")
-    ('a CSV file', ('', ''))
+    >>> other_format("scores.csv")[0], other_format("scores.csv.gz")[0], other_format("scores.parquet")
+    ('a CSV file', 'a CSV file', ('', ''))
     """
-    ending = name.rpartition(".")[2].lower()
-    kind, arrow, duckdb = _FORMATS.get(ending, ("", "", ""))
+    whole = name.removesuffix(".gz")
+    ending = whole.rpartition(".")[2]
+    kind, arrow, duckdb = _FORMATS.get(ending.lower(), ("", "", ""))
     if not kind:
         return "", ""
     read = f"give evaluate(pyarrow.dataset.dataset({name!r}, format={arrow!r}), …)" if arrow else ""
-    target = repr(f"{name.removesuffix(ending)}parquet")
+    target = repr(f"{whole.removesuffix(ending)}parquet")
     copy = f'duckdb -c "COPY (FROM {duckdb.format(repr(name))}) TO {target}"'
     return kind, " or ".join(filter(None, (read, f"convert it with {copy}" if duckdb else "")))
 

@@ -28,7 +28,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from streameval.errors import CorruptFileError, DataError, MissingInputError, SchemaError
-from streameval.scan.faults import READ_ERRORS, reason, unreadable
+from streameval.scan.faults import READ_ERRORS, other_format, reason, unreadable
 from streameval.scan.files import iceberg
 from streameval.scan.files.tables import HIVE_NULL, Tables, live_files, rewriting_versions
 from streameval.scan.files.uris import Uri, local_path, shown
@@ -421,6 +421,9 @@ def _nothing(where: _Place, matches: Sequence[str], deltas: Sequence[str], other
         return f"no file of the Delta table {table} lies here in this version; check the path, {_OR_ANOTHER}"
     if others:
         path, why = next(iter(others.items()))
+        kind, read = other_format(path)
+        if kind:
+            return f"no Parquet files; {path}: it is {kind}, not Parquet; {read}"
         return f"no Parquet files; {path}: {why.partition(';')[0]}; check the path, or convert such files to Parquet"
     if where.pattern:
         return "the pattern matches no file; check it, and quote it in the shell"

@@ -247,7 +247,7 @@ def test_without_parquet_the_error_names_what_is_there(tmp_path: Path) -> None:
     """Also if a pattern matches nothing else; a file that is named outright is refused as damaged."""
     (tmp_path / "data.csv").write_bytes(b"label,score\n")
     for data in (tmp_path, f"{tmp_path}/*.csv"):
-        with pytest.raises(MissingInputError, match=r"no Parquet files; \S*data\.csv: not Parquet, .* convert"):
+        with pytest.raises(MissingInputError, match=r"no Parquet files; \S*data\.csv: it is a CSV file, .* convert"):
             plan(data, ["score"])
     with pytest.raises(CorruptFileError, match=r"data\.csv: cannot be read"):
         plan(tmp_path / "data.csv", ["score"])
