@@ -648,7 +648,7 @@ def refuse(verb: str, name: str, names: Iterable[str] | None = None, where: str 
     names = list(honoured(verb) if names is None else names)
     verbs = dict.fromkeys(v for option in OPTIONS if option.name == name for v in option.verbs)
     msg = f"{where}{verb} takes no option {name!r}"
-    if close := [] if verbs else get_close_matches(name, names, 1):
+    if close := get_close_matches(name, names, 1, 0.9 if verbs else 0.6):
         msg += f"; did you mean {close[0]!r}?"
     else:
         msg += f", which belongs to {few(list(verbs))}" if verbs else ""

@@ -109,6 +109,14 @@ def hint(name: str, names: Iterable[str]) -> str:
     return "" if near is None else f"did you mean {near!r}? "
 
 
+_MEANT = {  # arguments of other libraries, without underscores
+    **dict.fromkeys(("slice", "slices", "sliceby", "groupby", "groups", "segments"), "by"),
+    **dict.fromkeys(("ytrue", "target", "truth"), "label"),
+    **dict.fromkeys(("yscore", "ypred", "prediction", "predictions"), "score"),
+    "sampleweight": "weight",
+}
+
+
 def explains_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Have a function say what may be meant by arguments that it does not take.
 
@@ -128,7 +136,8 @@ def explains_arguments(function: Callable[P, R]) -> Callable[P, R]:
             signature.bind(*values, **named)
         except TypeError as error:
             unknown = [name for name in named if name not in signature.parameters]
-            said = [f"an unexpected keyword argument {one!r}; {hint(one, signature.parameters)}" for one in unknown]
+            meant = {one: _MEANT.get(one.replace("_", ""), one) for one in unknown}
+            said = [f"an unexpected keyword argument {o!r}; {hint(m, signature.parameters)}" for o, m in meant.items()]
             reason = f"got {' and '.join(one.rstrip('; ') for one in said)}" if said else str(error)
             text = f"{function.__name__}() {reason}"
             if len(values) > 1:

@@ -556,6 +556,7 @@ def test_arguments_that_are_meant_are_named() -> None:
         ),
         (evaluate, {"unlabeled": "drop"}, "did you mean 'unlabelled'"),
         (attribute, {"scores": "score"}, r"attribute\(\) .* did you mean 'score'"),
+        (attribute, {"slices": "country"}, r"attribute\(\) .* 'slices'; did you mean 'by'"),
         (churn, {"clusters": "id"}, r"churn\(\) .* did you mean 'cluster'"),
     ]
     for function, options, message in calls:
