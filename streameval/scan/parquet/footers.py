@@ -168,6 +168,7 @@ def _is_short(chunk: pq.ColumnChunkMetaData) -> bool:
 
 
 GATHER_ROWS = 1 << 20  # largest number of rows to which small row groups are combined
+ROWS_A_BYTE = 1 << 9  # rows per byte of a footer from which it is kept; in memory, it takes ten times its bytes
 BLOCK_FILES = 256  # number of footers read together
 SPARK = b"org.apache.spark."  # begins keys of the metadata that Spark writes
 THREADS = 32  # a footer of an object takes a request, for which its thread only waits
@@ -310,8 +311,9 @@ def _pieces(
     """The file's pieces: neighbouring row groups of up to `GATHER_ROWS` rows together."""
     constants = tuple((column, file.keys[column]) for column in layout.absent)
     runs = list(_combined(groups))
+    worth = len(runs) > 1 or footer.serialized_size * ROWS_A_BYTE <= footer.num_rows
     # Arrow does not notice a short answer from an object store, so the footer of an object is read again with its data
-    kept = footer if len(runs) > 1 and isinstance(file.filesystem, fs.LocalFileSystem) else None
+    kept = footer if worth and isinstance(file.filesystem, fs.LocalFileSystem) else None
     for run in runs:
         rows, nbytes = sum(group.rows for group in run), sum(group.nbytes for group in run)
         stored = RowGroups(file.filesystem, file.path, tuple(run), (file.size, file.mtime), kept)
