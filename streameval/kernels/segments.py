@@ -150,9 +150,8 @@ def hash_pairs(one, two, shift, bits):
     -------
     counts, firsts, seconds : arrays of shape (n_items,), the rows and the codes of each item
     """
-    slots, room, items, low = np.zeros(1 << bits, np.uint64), (1 << bits) >> 1, np.uint64(0), np.uint64(shift)
-    counts, last = np.ones(one.size, np.int64), np.uint64(slots.size - 1)
-    firsts, seconds = np.empty(one.size, np.int32), np.empty(one.size, two.dtype)
+    slots, room, count, low = np.zeros(1 << bits, np.uint64), (1 << bits) >> 1, np.uint64(0), np.uint64(shift)
+    items, last = np.empty(one.size, np.uint64), np.uint64(slots.size - 1)
     for i in range(one.size):
         pair = np.uint64(one[i]) << low | np.uint64(two[i])
         at = (pair * _MIX) >> np.uint64(64 - bits)
@@ -165,18 +164,21 @@ def hash_pairs(one, two, shift, bits):
                 word = slots[at]
             if word >> _PAIR != pair:
                 if word != np.uint64(0) or room == 0:
-                    firsts[items], seconds[items] = one[i], two[i]
-                    items += _ONE
+                    items[count] = pair << _PAIR | _ONE
+                    count += _ONE
                     continue
                 word, room = pair << _PAIR, room - 1
         slots[at] = word + _ONE
     for word in slots:
         if word != np.uint64(0):
-            pair = word >> _PAIR
-            counts[items] = word & ((_ONE << _PAIR) - _ONE)
-            firsts[items], seconds[items] = pair >> low, pair & ((_ONE << low) - _ONE)
-            items += _ONE
-    return counts[:items], firsts[:items], seconds[:items]
+            items[count] = word
+            count += _ONE
+    counts, firsts, seconds = np.empty(count, np.int64), np.empty(count, np.int32), np.empty(count, two.dtype)
+    for i in range(counts.size):
+        pair = items[i] >> _PAIR
+        counts[i] = items[i] & ((_ONE << _PAIR) - _ONE)
+        firsts[i], seconds[i] = pair >> low, pair & ((_ONE << low) - _ONE)
+    return counts, firsts, seconds
 
 
 @jit
