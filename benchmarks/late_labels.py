@@ -93,7 +93,7 @@ def nights(folder: Path, rows: int, count: int) -> None:
         _, closed = fill(f"closed {what}", column, **given)
         store, opening = fill(what, data, **given, on="id")
         report(f"{what}: opening a night ÷ update", opening / closed, "≤ 2.2")
-        report(f"{what}: an open row", store.info().late["rows"] / rows / count, "≤ 20", "B")
+        report(f"{what}: an open row", store.info().late.rows / rows / count, "≤ 20", "B")
         deliver(store, rng.choice(own, rows * count // 100, replace=False))
         for ids, goal in ((10**4, 60), (2 * 10**5, 75)):
             each = spent(store, own, ids) / count

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.evaluation.labels.statements import LateSource, Statements
     from streameval.evaluation.request import Request
-    from streameval.scan import Pruned, Scan, Where
+    from streameval.scan import Piece, Pruned, Scan, Where
     from streameval.states.labels import LabelSpec
     from streameval.states.late import Matches
     from streameval.states.protocol import Spec
@@ -216,16 +216,20 @@ class Files:
 
     def fold(self) -> Folded:
         """Fold the states."""
-        with self.engine.budget.reserved(self.plan.late.nbytes if self.plan.late else 0):
-            folded = self.engine.read(self.scan.pieces, self.scan.rows, self.plan)
+        folded = self._read(self.scan.pieces, self.scan.rows, self.plan)
         return replace(folded, skipped=(*self.scan.skipped, *folded.skipped))
+
+    def _read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
+        """As `Engine.read`, with memory for the labels from another table."""
+        with self.engine.budget.reserved(plan.late.nbytes if plan.late else 0):
+            return self.engine.read(pieces, rows, plan)
 
     def states(self, request: Request) -> tuple[Sequence[MetricRequest], Folded]:
         """Fold the states of a request; the specs of samples may change if they take a second pass."""
         requests = self.requests
         if request.sampling:
             sampled = {w.spec: w.metrics for w in requests if w.group == "sample"}
-            folded, final = request.sampling.fold(self.scan, self.plan, sampled, self.engine.read)
+            folded, final = request.sampling.fold(self.scan, self.plan, sampled, self._read)
             requests = [
                 replace(w, spec=final[w.spec][0], metrics=final[w.spec][1]) if w.spec in final else w for w in requests
             ]
