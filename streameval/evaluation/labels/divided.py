@@ -50,6 +50,7 @@ _TABLE_SHARE = 1 / 4  # of the memory that a table in one part, or a filter, may
 _ID_BYTES = 19  # most bytes of an integer in a table
 _LISTED = 1000  # conflicts of which the ids are read again
 _PART_ROWS = 1 << 18  # statements that are resolved at once
+_MOST_PARTS = 1 << 8  # unless the memory requires more: each part reads a slice of each batch
 _BITS = 16  # most bits of the number of a part
 
 
@@ -123,7 +124,7 @@ class _Division:
     def of(cls, source: LateSource, tables: LabelTables, engine: ThreadEngine) -> _Division:
         """The division into parts that all threads can resolve in half of the budget, and in their caches."""
         parts = 2 * engine.threads * tables.rows * tables.row_bytes / engine.budget.limit
-        parts = max(parts, tables.rows / _PART_ROWS)
+        parts = max(parts, min(tables.rows / _PART_ROWS, _MOST_PARTS))
         bits = min(_BITS, max(1, int(parts).bit_length()))
         pieces = [piece for piece, _ in tables.tasks]
         rows = min(_PART_ROWS, batch_rows(tables.schema, RUN_ROWS, engine.budget, pieces))
