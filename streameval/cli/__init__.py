@@ -126,11 +126,7 @@ def _check_clusters(asked: dict[str, Any]) -> None:
 
         selection = Request.checked(asked).selection
         if not selection.of("cluster") and not selection.of("classes"):
-            raise OptionError(
-                f"cluster={asked['cluster'][0]!r} would change nothing: none of its metrics was asked for; leave it "
-                "out, or add one (--metric aul)",
-                "cluster",
-            )
+            store.refuse_cluster(asked["cluster"][0])
 
 
 def _list_columns(data: tuple[str, ...], to: Output) -> None:

@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
@@ -234,7 +234,21 @@ def show(store: Store, to: Output, **asked: Any) -> None:
 
     By default all nights are evaluated together; --by night adds each night.
     """
-    to.deliver_evaluation(store.evaluate(**asked))
+    found = store.evaluate(**asked)
+    there = {one.of for one in found.results}
+    for cluster in asked.get("cluster", ()):
+        if "metrics" in asked and cluster not in there:
+            refuse_cluster(cluster)
+    to.deliver_evaluation(found)
+
+
+def refuse_cluster(name: str) -> NoReturn:
+    """Raise `OptionError` for a cluster column of which nothing is computed."""
+    raise OptionError(
+        f"cluster={name!r} would change nothing: none of its metrics was asked for; leave it out, or add one "
+        "(--metric aul)",
+        "cluster",
+    )
 
 
 @reads_store("info", PLAIN)

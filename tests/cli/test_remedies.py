@@ -695,6 +695,7 @@ COMMANDS = [
     ("attribute unsure --score score --by country", "choose --unlabelled 'drop'", "+ --unlabelled drop"),
     ("attribute unsure --score score --by country --cluster id --classes campaign", "choose --unlabelled 'drop'",
      "+ --unlabelled drop"),
+    ("show s --cluster id --metric roc_auc", "or add one (--metric aul)", "+ --metric aul"),
     ("replace s one", "use update", "update s one"),
     ("metrics auc", "did you mean roc_auc?", "metrics roc_auc"),
 ]  # fmt: skip
