@@ -36,6 +36,7 @@ _FORMATS = {  # by ending: what it is, the format of pyarrow.dataset, and the ta
     **dict.fromkeys(("feather", "arrow", "ipc"), ("an Arrow (Feather) file", "feather", "")),
     "orc": ("an ORC file", "orc", ""),
     "avro": ("an Avro file", "", "read_avro({})"),
+    "xlsx": ("an Excel workbook", "", "read_xlsx({})"),
 }
 _DATASET = re.compile(r"give evaluate\(pyarrow.*, …\)( or )?")
 _SIGNS = ("Error ACCESS_DENIED", "[errno 13]", "(os error 13)")
