@@ -15,7 +15,7 @@ from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
 from streameval.kinds import of_column, values_in
 from streameval.kinds import unit as plain_unit
-from streameval.metrics.catalogue import entry_of
+from streameval.metrics.catalogue import at_one_place
 from streameval.metrics.protocol import as_metric
 from streameval.metrics.selection import Selection
 from streameval.options import checked, honoured
@@ -48,7 +48,7 @@ class Resampling:
     baselines : columns that others are compared with
     bins : number of score bins in which blocks are counted; None to keep all scores
     rest : whether slices are compared with all other rows
-    pointed : whether the rows beyond a threshold decide a requested metric, so that bins are finer
+    pointed : whether one place of the ranking decides a requested metric, so that bins are finer
 
     Examples
     --------
@@ -203,8 +203,7 @@ class Request:
         sampling = Sampling(**drawn) if options["approx_agc"] else None
         selection = _selection(options, sampling)
         selection.check()
-        entries = (entry_of(metric.name) for metric in selection.of("score"))
-        resampling = replace(resampling, pointed=any(entry is not None and entry.beyond for entry in entries))
+        resampling = replace(resampling, pointed=any(map(at_one_place, selection.of("score"))))
         design = LabelDesign.of(options)
         check_families(design, selection.of("cluster"), options["resample_bins"])
         for name in ("approx_agc", "sketch") if options["by"] else ():

@@ -264,6 +264,18 @@ def usual(family: str) -> str:
     return next(entry.name for entry in CATALOGUE if entry.family == family and entry.default)
 
 
+def at_one_place(metric: Metric, rows: int = 1) -> bool:
+    """Whether one place of the ranking decides a metric of some rows, which then uses fewer blocks and finer bins.
+
+    >>> [at_one_place(metric) for metric in (RocAuc(), Agc(0.1), FbetaMax())]
+    [False, True, True]
+    """
+    entry = entry_of(metric.name)
+    if entry is not None and entry.of_all_rows is not None:
+        metric = entry.of_all_rows(metric)
+    return metric.points(rows) is not None or (entry is not None and bool(entry.beyond))
+
+
 @lru_cache(maxsize=1_000)
 def entry_of(name: str) -> Entry | None:
     """The row of a metric in the catalogue; None for a user-defined metric.

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from streameval import evaluate
-from streameval.metrics.catalogue import entries, entry_of
+from streameval.metrics.catalogue import at_one_place, entries, entry_of
 from streameval.metrics.finalize import computed
 from streameval.metrics.resampling import FEW_BLOCKS
 from streameval.metrics.selection import Selection
@@ -58,7 +58,7 @@ def jackknife(score: str) -> dict[str, Array]:
     blocks = blocks_of(columns["unit"].astype(np.uint64), BLOCKS)
     found: dict[str, Array] = {}
     for count, pointed in ((BLOCKS, False), (FEW_BLOCKS, True)):
-        some = {name: m for name, m in metrics().items() if bool(entry_of(name).beyond) == pointed}
+        some = {name: m for name, m in metrics().items() if at_one_place(m) == pointed}
         rows = []
         for block in range(count):
             left = blocks % count != block

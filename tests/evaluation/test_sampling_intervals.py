@@ -21,6 +21,7 @@ from streameval.metrics.finalize import compute
 from streameval.metrics.selection import Selection
 from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch
+from streameval.states.scores.blocks import FEW_BLOCKS
 from streameval.states.scores.counts import fold_arrays
 
 if TYPE_CHECKING:
@@ -98,13 +99,14 @@ def test_missing_scores_that_count_as_halves_are_drawn_with_their_units(weight, 
 @cache
 def jackknife(weight: str | None) -> dict[str, float]:
     """The standard errors of areas of gain, from the rows that are left without each block."""
-    table, names = clustered(), ("agc", "agc@0.2")
-    blocks = blocks_of(table, "unit")
-    left = [table.filter(pa.array(blocks != block)) for block in np.unique(blocks)]
-    used = ["label", "v1", *([weight] if weight else [])]
-    columns = [[one[name].to_numpy() for name in used] for one in left]
-    states = [fold_arrays(label.astype(np.uint8), *others) for label, *others in columns]
-    return {name: spread(np.array([compute(state, metric_of(name)).value for state in states])) for name in names}
+    table, used = clustered(), ["label", "v1", *([weight] if weight else [])]
+    blocks, spreads = blocks_of(table, "unit"), {}
+    for name, count in (("agc", 128), ("agc@0.2", FEW_BLOCKS)):
+        left = [table.filter(pa.array(blocks % count != block)) for block in np.unique(blocks % count)]
+        columns = [[one[column].to_numpy() for column in used] for one in left]
+        states = [fold_arrays(label.astype(np.uint8), *others) for label, *others in columns]
+        spreads[name] = spread(np.array([compute(state, metric_of(name)).value for state in states]))
+    return spreads
 
 
 @pytest.mark.parametrize(("bins", "rough"), [("2048", 0.02), ("exact", 1e-9)])

@@ -6,12 +6,12 @@ which at most `BlockSpec.bins` prefixes are occupied. More rows only occupy more
 set of rows alone, and any two states merge: prefixes are shortened only when a batch or a merge exceeds the limit. Each
 bin keeps the smallest and the largest code that it has seen; if they are equal, the bin holds a single score.
 
-Points such as ``tpr@fpr=0.01`` depend on the rows around one threshold, mostly near the best scores, and use fewer
-blocks. For them, rows are counted a second time (`BlockCounts.points`) over 32 blocks, on a grid of 4,096 bins with
-finer bins at the top: of the prefixes that are 1, 2, 3 and 4 bits longer, the highest 4,096 of each length are bins as
-well (with weights 2,048 bins, and the highest 2,048 of 1 to 5 bits), so that half as many bins or more of some length
-lie above a threshold, unless bins of single scores do. The highest occupied prefixes of a union are among those of its
-parts, with all their rows, so these bins depend on the set of rows alone, too.
+Points such as ``tpr@fpr=0.01`` and areas such as ``agc@0.1`` depend on the rows around one place, mostly near the best
+scores, and use fewer blocks. For them, rows are counted a second time (`BlockCounts.points`) over 32 blocks, on a grid
+of 4,096 bins with finer bins at the top: of the prefixes that are 1, 2, 3 and 4 bits longer, the highest 4,096 of each
+length are bins as well (with weights 2,048 bins, and the highest 2,048 of 1 to 5 bits), so that half as many bins or
+more of some length lie above a threshold, unless bins of single scores do. The highest occupied prefixes of a union are
+among those of its parts, with all their rows, so these bins depend on the set of rows alone, too.
 
 2,048 bins and 128 blocks take 2 MiB, those for points at most 3 MiB; with weights 6 and 5.25 MiB. The effect of the
 grid on standard errors is checked where they are computed (`streameval.metrics.scores.block_replicates`).

@@ -17,6 +17,7 @@ from streameval import evaluate
 from streameval.budget import Budget
 from streameval.kernels.grid import codes
 from streameval.kernels.pieces import dealt_counts
+from streameval.metrics.catalogue import at_one_place
 from streameval.metrics.finalize import combine, computed, partials
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.cut_bins import GroupsNear
@@ -24,7 +25,7 @@ from streameval.metrics.scores.delong import DeLong
 from streameval.metrics.selection import Selection
 from streameval.states.blocks import blocks_of
 from streameval.states.protocol import Batch
-from streameval.states.scores.blocks import BlockSpec
+from streameval.states.scores.blocks import FEW_BLOCKS, BlockSpec
 from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.types import enclosing, rank_keys
 
@@ -247,15 +248,18 @@ def _campaigns(seed: int) -> dict[str, np.ndarray]:
 def _jackknife(seed: int, weighted: bool) -> dict[str, float]:
     """Standard errors of areas over campaigns from the rows that are left without each block."""
     rows = _campaigns(seed)
-    blocks = blocks_of(rows["unit"].astype(np.uint64), 128)
-    metrics = Selection(("score",), AREAS, truncate=(0.1, 0.4)).of("score")
-    values = []
-    for left in (blocks != block for block in range(128)):
-        weight = rows["weight"][left] if weighted else None
-        columns = rows["label"][left].astype(np.uint8), rows["score"][left], weight
-        values.append([scalar.value for scalar in computed(fold_arrays(*columns), metrics)])
-    spread = np.sqrt(127 * np.var(values, axis=0))
-    return dict(zip([metric.name for metric in metrics], spread.tolist(), strict=True))
+    blocks, spreads = blocks_of(rows["unit"].astype(np.uint64), 128), {}
+    for count in (128, FEW_BLOCKS):
+        areas = Selection(("score",), AREAS, truncate=(0.1, 0.4)).of("score")
+        metrics = [metric for metric in areas if at_one_place(metric) == (count == FEW_BLOCKS)]
+        values = []
+        for left in (blocks % count != block for block in range(count)):
+            weight = rows["weight"][left] if weighted else None
+            columns = rows["label"][left].astype(np.uint8), rows["score"][left], weight
+            values.append([scalar.value for scalar in computed(fold_arrays(*columns), metrics)])
+        spread = np.sqrt((count - 1) * np.var(values, axis=0))
+        spreads |= zip([metric.name for metric in metrics], spread.tolist(), strict=True)
+    return spreads
 
 
 @pytest.mark.parametrize("options", [{}, {"weight": "weight"}, {"approx": True}], ids=str)
