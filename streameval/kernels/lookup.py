@@ -99,6 +99,16 @@ def range_starts(words):
     return starts
 
 
+@inlined
+def _shift_of(starts):
+    """By how many bits a word is shifted to give its range."""
+    shift, ranges = np.uint64(64), starts.size - 1
+    while ranges > 1:
+        ranges >>= 1
+        shift -= np.uint64(1)
+    return shift
+
+
 @jit
 def mark_words(words, marks):
     """Set the bits of all words in the filter."""
@@ -114,15 +124,8 @@ def order_words(words):
     They are scattered to ranges by their leading bits, then sorted by insertion within each range. There is about one
     distinct word per range, so this takes time proportional to the words, even if they are repeated.
     """
-    shift, ranges = np.uint64(63), 2
-    while ranges < words.size:
-        ranges *= 2
-        shift -= np.uint64(1)
-    ends = np.zeros(ranges + 1, np.uint32)
-    for i in range(words.size):
-        ends[(words[i] >> shift) + np.uint64(1)] += np.uint32(1)
-    for place in range(ranges):
-        ends[place + 1] += ends[place]
+    ends = range_starts(words)
+    shift = _shift_of(ends)
     order, ascending = np.empty(words.size, np.int64), np.empty(words.size, np.uint64)
     for i in range(words.size):  # `ends` are the starts of the ranges before, and their ends afterwards
         place = words[i] >> shift
@@ -130,7 +133,7 @@ def order_words(words):
         ends[place] += np.uint32(1)
         order[at], ascending[at] = i, words[i]
     at = np.int64(0)
-    for place in range(ranges):
+    for place in range(ends.size - 1):
         low = at
         while at < ends[place]:
             word, i, to = ascending[at], order[at], at
@@ -176,10 +179,7 @@ def find_codes(words, rest, valid, raw, first, second, codes, starts, marks, see
         return out
     rows, asked = find_marked(words, valid, raw, marks)
     count = rows.size
-    shift, ranges = np.uint64(64), starts.size - 1
-    while ranges > 1:
-        ranges >>= 1
-        shift -= np.uint64(1)
+    shift = _shift_of(starts)
     places, found = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.uint64)
     for begin in range(0, count, _BLOCK):
         size = min(_BLOCK, count - begin)
@@ -208,9 +208,7 @@ def find_tags(words, starts, tags):
     starts : uint32 array of shape (2**bits + 1,), the first row of each range of words with equal leading bits
     tags : uint16 array, the next bits of the word of each row
     """
-    bits = np.uint64(0)
-    while (np.int64(1) << np.int64(bits)) < starts.size - 1:
-        bits += np.uint64(1)
+    bits = np.uint64(64) - _shift_of(starts)
     rows, count = np.empty(64 + words.size, np.int64), 0
     for i in range(words.size):
         place, tag = np.int64(words[i] >> (np.uint64(64) - bits)), np.uint16((words[i] << bits) >> np.uint64(48))

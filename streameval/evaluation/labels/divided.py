@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from streameval.engine.fold import RUN_ROWS, STATE_SHARE, batch_rows, scratch_bytes
 from streameval.engine.threads import ThreadEngine
-from streameval.errors import OptionError
+from streameval.errors import DataError, OptionError
 from streameval.evaluation.labels.statements import (
     CONFLICT,
     FATES,
@@ -217,6 +217,10 @@ class _Division:
                 rows = np.flatnonzero(part.fates == 0)[np.isin(part.first, words)]
                 table = pa.Table.from_batches([batch]).take(pa.array(rows))
                 listed += [part._replace(table=table, fates=np.full(rows.size, CONFLICT, np.uint8))] * bool(rows.size)
+        if not listed:
+            first = self.tables.tasks[0][0].name
+            raise DataError(f"{first}: the labels changed while they were read; run again")
         fates = np.concatenate([part.fates for part in listed])
-        every = Listed(pa.concat_tables(part.table for part in listed), self.tables.theirs, rows[:0], fates)
+        table, latest = pa.concat_tables(part.table for part in listed), np.empty(0, np.int64)
+        every = Listed(table, self.tables.theirs, latest, fates)
         raise every.contradiction_of(self.source, listed, conflicts)
