@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nightly import DATA, NIGHTS, OPTIONS, correct, land
+from nightly import DATA, FEW, NIGHTS, correct, land
 from processes import run
 from pyarrow import fs
 
@@ -83,8 +83,8 @@ def test_nights_on_an_object_store(bucket, tmp_path):
     store = Store("s3://nights/store", storage_options=options)
     for name in nights:
         upload(disk, DATA, name)
-        assert store.update(data, **OPTIONS).new == (name,)
-    whole = evaluate([DATA / name for name in nights], **OPTIONS).to_json()
+        assert store.update(data, **FEW).new == (name,)
+    whole = evaluate([DATA / name for name in nights], **FEW).to_json()
     assert store.evaluate().to_json() == whole
     land(nights[5], tmp_path)
     correct(nights[5], tmp_path)
@@ -95,7 +95,7 @@ def test_nights_on_an_object_store(bucket, tmp_path):
         "checkpoint" in file.path for file in disk.get_file_info(fs.FileSelector("nights/store/ledger/_delta_log"))
     )
     rest = [tmp_path / name if name == nights[5] else DATA / name for name in nights if name != nights[3]]
-    assert store.evaluate().value("roc_auc", "score_lr") == evaluate(rest, **OPTIONS).value("roc_auc", "score_lr")
+    assert store.evaluate().value("roc_auc", "score_lr") == evaluate(rest, **FEW).value("roc_auc", "score_lr")
     assert store.evaluate(as_of=7).to_json() == whole
     assert store.update(data).new == (nights[3],)
     assert len(store.history("aul", "cluster_loose").points) == 8
