@@ -60,7 +60,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "cluster_scope": "partition",
     "common_rows": True,
     "where": "id > 3",
-    "by": "id",
+    "by": "c",
     "timezone": "Europe/Berlin",
     "mean_over": "id",
     "mean_weight": "equal",
@@ -159,6 +159,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "w": rng.random(rows) + 0.5,
             "id": rng.integers(0, 30, rows),
             "k": rng.integers(0, 20, rows),
+            "c": np.arange(rows) % 3,
             "p": np.full(rows, 0.5),
             "sent": pa.array(rng.integers(0, 10**6, rows), pa.timestamp("s", "UTC")),
             "n": np.arange(rows) + rows * NIGHTS.index(night),
@@ -233,7 +234,7 @@ def test_signatures_of_other_verbs_are_the_table(verb: str) -> None:
 def sliced_store(data: Path, folder: Path) -> Store:
     """A store that keeps slices by id."""
     made = Store(folder / "sliced")
-    made.update(data, **BASE, by="id")
+    made.update(data, score="s", by="id")
     return made
 
 
@@ -250,7 +251,7 @@ def outcome(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
 def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path, tmp_path: Path, store: Store) -> None:
     """None is ignored: where the table does not have the verb, the message names the option."""
     value = {**OTHER, **MORE}[name]
-    more = {"clip": {"metrics": ["roc_auc", "log_loss"]}, "sketch": {"sketch": "s"}}
+    more = {"clip": {"metrics": ["roc_auc", "log_loss"]}, "sketch": {"sketch": "s"}, "against": {"metrics": "roc_auc"}}
     inputs: dict[str, Any] = more.get(name, {}) | ({} if name in ELSEWHERE else needed(name))
     options = {name: value} | base_of(name) | inputs | {name: OTHER.get(name, value)}
     if (
@@ -340,8 +341,8 @@ def test_verbs_without_a_store_honour_or_refuse_every_option(name: str, data: Pa
 def test_results_record_what_decides_them(name: str, data: Path) -> None:
     """`to_dict()["options"]` has the options that were given, but for those that decide nothing."""
     options = {**base_of(name), **needed(name), name: OTHER[name]}
-    if name in ("sample_by", "clip"):
-        options["metrics"] = "log_loss" if name == "clip" else "agc_approx"
+    metrics = {"sample_by": "agc_approx", "clip": "log_loss", "against": "roc_auc"}
+    options |= {"metrics": metrics[name]} if name in metrics else {}
     found = evaluate(data, **options).to_dict()["options"]
     expected = {key: honoured("evaluate")[key].plain(value) for key, value in options.items()}
     deciding = {key for key, option in honoured("evaluate").items() if option.decides != "nothing"}
@@ -412,17 +413,17 @@ def test_a_cached_result_is_that_of_its_options(store: Store, data: Path, look: 
         assert store.evaluate(**options).to_json() == expected.to_json()
 
 
-SELECTIONS: list[dict[str, Any]] = [  # of a store that keeps slices by k and units id
+SELECTIONS: list[dict[str, Any]] = [  # of a store that keeps slices by c and units id
     {"ci": 0.9},
     {"baseline": "s"},
     {"baseline": "t", "ci": 0.9},
-    {"by": "k"},
-    {"by": "k", "ci": 0.9},
-    {"by": "k", "against": "rest"},
+    {"by": "c"},
+    {"by": "c", "ci": 0.9},
+    {"by": "c", "against": "rest"},
     {"by": "night"},
     {"by": "night", "ci": 0.9},
-    {"where": "k = 1"},
-    {"where": "k = 1", "ci": 0.9},
+    {"where": "c = 1"},
+    {"where": "c = 1", "ci": 0.9},
     {"against": "2026-01-01..2026-01-01"},
     {"until": "2026-01-01"},
     {"metrics": "corp.dsc"},
@@ -432,7 +433,7 @@ SELECTIONS: list[dict[str, Any]] = [  # of a store that keeps slices by k and un
 def test_no_cached_result_answers_for_another_selection(data: Path, tmp_path: Path) -> None:
     """Slices, filters, levels, baselines, other nights: each gives a text of its own, and the same text again."""
     kept = Store(tmp_path / "store", threads=1)
-    kept.update(data, score=["s", "t"], by="k", unit="id")
+    kept.update(data, score=["s", "t"], by="c", unit="id")
     first = [kept.evaluate(**{"metrics": "roc_auc", **look}).to_json() for look in SELECTIONS]
     assert len(set(first)) == len(first)  # a key that ignored an option would repeat a text
     again = [kept.evaluate(**{"metrics": "roc_auc", **look}).to_json() for look in reversed(SELECTIONS)]
