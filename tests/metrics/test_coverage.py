@@ -25,9 +25,12 @@ def area_of(rng: np.random.Generator, sizes: np.ndarray, area: float) -> Estimat
     block, positive = rng.integers(0, BLOCKS, sizes.size)[unit], label[unit]
     pos, neg = (np.bincount(block[side], minlength=BLOCKS).astype(float) for side in (positive, ~positive))
     low, high = score[positive].min(), score[~positive].max()  # other rows lose no pair
-    rows, others = positive & (score < high), ~positive & (score > low)
-    blocks_of = [(np.arange(BLOCKS)[:, None] == block[side]).astype(np.float32) for side in (rows, others)]
-    lost = (blocks_of[0] @ (score[others] > score[rows][:, None]).astype(np.float32) @ blocks_of[1].T).astype(float)
+    rows, others = np.flatnonzero(positive & (score < high)), np.flatnonzero(~positive & (score > low))
+    others = others[np.argsort(-score[others])]
+    above = np.zeros((others.size + 1, BLOCKS))  # of the best negatives, those of each block
+    np.cumsum(block[others][:, None] == np.arange(BLOCKS), axis=0, out=above[1:])
+    better = np.searchsorted(-score[others], -score[rows])
+    lost = np.array([above[better[block[rows] == b]].sum(axis=0) for b in range(BLOCKS)])
     left = lost.sum() - lost.sum(axis=0) - lost.sum(axis=1) + lost.diagonal()
     replicates = 1 - left / ((pos.sum() - pos) * (neg.sum() - neg))
     replicates[pos + neg == 0] = math.nan
