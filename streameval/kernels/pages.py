@@ -12,14 +12,10 @@ from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.prefetch import byte_at, eight_at, write_eight
 
 ABSENT = -(1 << 62)  # a field that a header does not have
-# a table of pages: offset in the data, fields of the header, what `parse_headers` and `find_values` find
+# columns of a table of pages: offset in the data, fields of the header, what `parse_headers` and `find_values` find
 PLACE, KIND, NBYTES, STORED, CHECKSUM, COUNT, ENCODING, LEVELS, LENGTH, NESTED, COMPRESSED = range(11)
-STATED, ADDRESS, SIZE, LEVELS_ADDRESS, LEVELS_SIZE, START, VALUES, COLUMNS = range(11, 19)
-_NAMES = (
-    "place kind nbytes stored checksum count encoding levels length nested compressed stated address size "
-    "levels_address levels_size start values"
-)
-PAGE = np.dtype([(name, np.int64) for name in _NAMES.split()])  # a row of such a table
+STATED, ADDRESS, SIZE, LEVELS_ADDRESS, LEVELS_SIZE, START = range(11, 17)
+VALUES_ADDRESS, VALUES_SIZE, VALUES, FORM, COLUMNS = range(17, 22)  # the values as `unpack` takes them
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)  # kinds of pages
 PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8  # encodings
 UNCOMPRESSED, SNAPPY, OTHER = range(3)  # codecs
@@ -159,44 +155,49 @@ def find_lz4_size(data):
 
 
 @jit
-def parse_headers(data, rows, codec, pages):
-    """Parse the headers of data pages that follow each other in some bytes, or of one other page ("Data Pages").
+def parse_headers(data, rows, codec, most, pages):
+    """Parse the headers of pages that follow each other in some bytes ("Data Pages").
+
+    These are data pages, perhaps behind a dictionary, or one page of an index.
 
     Parameters
     ----------
     data : uint8 array, whose first byte begins a header
     rows : number of rows after which no further page is needed
     codec : `UNCOMPRESSED`, `SNAPPY` or `OTHER`
+    most : bytes of the largest page; the header of a larger one is damaged
     pages : int64 array of shape (n, COLUMNS), receives the header of each page; a field that it lacks is `ABSENT`. A
         page that is compressed by Snappy begins with its uncompressed size: `STATED`. `ADDRESS` and `SIZE` are those of
         the values (and the levels of the first version); the address is `ABSENT` if they must be decompressed
 
     Returns
     -------
-    int
-        Number of pages that lie in the data as a whole, at most n - 1. If it is smaller, the next row has the header of
-        a page that is cut off, with a `STORED` size of `ABSENT` if the header itself is cut off, or damaged.
+    count : number of pages that lie in the data as a whole, at most n - 1. If it is smaller, the next row has the
+        header of a page that is cut off, with a `STORED` size of `ABSENT` if the header itself is cut off, or damaged.
+    held : their number of rows
+    unfinished : number of pages that have a checksum or must be decompressed
 
     Examples
     --------
     >>> data = np.frombuffer(bytes.fromhex("1504150815084c150215040000 01020304 1504"), np.uint8)
     >>> pages = np.empty((3, COLUMNS), np.int64)
-    >>> parse_headers(data, 1, UNCOMPRESSED, pages), pages[0, [PLACE, KIND, NBYTES, STORED, COUNT]].tolist()
-    (1, [13, 2, 4, 4, 1])
+    >>> parse_headers(data, 1, UNCOMPRESSED, 99, pages), pages[0, [PLACE, KIND, NBYTES, STORED, COUNT]].tolist()
+    ((1, 0, 0), [13, 2, 4, 4, 1])
     """
-    address, at = np.uint64(data.ctypes.data), np.int64(0)
+    address, at, held, unfinished = np.uint64(data.ctypes.data), np.int64(0), np.int64(0), np.int64(0)
     for n in range(pages.shape[0] - 1):
         page = pages[n]
         place = _parse_header(address, at, data.size, page)
-        counted = page[COUNT] >= 0 or page[KIND] == INDEX_PAGE
-        levels = page[LENGTH] if page[KIND] == DATA_PAGE_V2 else 0  # which are never compressed
-        sound = 0 <= levels <= min(page[NBYTES], page[STORED]) and page[NESTED] in (0, ABSENT)
-        if place < 0 or not sound or not counted:
+        kind, levels = page[KIND], page[LENGTH] if page[KIND] == DATA_PAGE_V2 else 0  # which are never compressed
+        counted = page[COUNT] >= 0 or kind == INDEX_PAGE
+        legal = DATA_PAGE <= kind <= DATA_PAGE_V2 and page[NESTED] in (0, ABSENT) and page[NBYTES] <= most
+        legal &= kind != DICTIONARY_PAGE or page[ENCODING] in (PLAIN, PLAIN_DICTIONARY)
+        if place < 0 or not 0 <= levels <= min(page[NBYTES], page[STORED]) or not counted or not legal:
             page[STORED] = ABSENT
-            return n
+            return n, held, unfinished
         page[PLACE] = place
-        if page[STORED] > data.size - place:
-            return n
+        if page[STORED] > data.size - place or (n > 0 and kind in (INDEX_PAGE, DICTIONARY_PAGE)):
+            return n, held, unfinished
         body, size, at = place + levels, page[NBYTES] - levels, place + page[STORED]
         page[STATED], start = _snappy_size(address, body, at)
         if codec == UNCOMPRESSED or page[COMPRESSED] == 0 or size == 0:
@@ -205,12 +206,11 @@ def parse_headers(data, rows, codec, pages):
             start = np.int64(-1)
         page[ADDRESS], page[SIZE] = ABSENT if start < 0 else np.int64(address) + start, size
         page[LEVELS_ADDRESS], page[LEVELS_SIZE] = np.int64(address) + place, levels
-        if page[KIND] != DATA_PAGE and page[KIND] != DATA_PAGE_V2:
-            return max(n, 1)
-        rows -= page[COUNT]
-        if rows <= 0:
-            return n + 1
-    return pages.shape[0] - 1
+        unfinished += page[ADDRESS] == ABSENT or page[CHECKSUM] != ABSENT
+        held += page[COUNT] if kind in (DATA_PAGE, DATA_PAGE_V2) else 0
+        if kind == INDEX_PAGE or held >= rows:
+            return n + 1, held, unfinished
+    return pages.shape[0] - 1, held, unfinished
 
 
 @inlined
@@ -331,8 +331,8 @@ def find_values(pages, nullable):
 
     Parameters
     ----------
-    pages : int64 array of shape (n, COLUMNS); receives the `START` of the values in each page, `VALUES` as if none was
-        null, and the address and size of levels
+    pages : int64 array of shape (n, COLUMNS); receives the `START` of the values in each page, its stream for `unpack`,
+        with `VALUES` as if none was null, and the address and size of levels
     nullable : whether pages have definition levels; in pages of the first version, behind their length in four bytes
 
     Returns
@@ -344,9 +344,8 @@ def find_values(pages, nullable):
     for n in range(pages.shape[0]):
         page = pages[n]
         page[START], page[VALUES] = 0, page[COUNT]
-        if not nullable:
-            continue
-        if page[KIND] != DATA_PAGE_V2:
+        page[FORM] = BITS if page[ENCODING] == PLAIN else FRAMED if page[ENCODING] == RLE else CODES
+        if nullable and page[KIND] != DATA_PAGE_V2:
             size, frame = (page[COUNT] + 7) >> 3, np.int64(0)
             if page[LEVELS] != BIT_PACKED:
                 if page[LEVELS] != RLE or page[SIZE] < 4:
@@ -355,6 +354,9 @@ def find_values(pages, nullable):
             if size > page[SIZE] - frame:
                 return np.int64(-1)
             page[LEVELS_ADDRESS], page[LEVELS_SIZE], page[START] = page[ADDRESS] + frame, size, frame + size
+        page[VALUES_ADDRESS], page[VALUES_SIZE] = page[ADDRESS] + page[START], page[SIZE] - page[START]
+        if not nullable:
+            continue
         address, size = np.uint64(page[LEVELS_ADDRESS]), page[LEVELS_SIZE]
         head, at = varint(address, np.int64(0), size if page[LEVELS] != BIT_PACKED else np.int64(0))
         if not 0 < at < size or head != np.uint64(page[COUNT]) << _ONE or byte_at(address, at) != _ONE:

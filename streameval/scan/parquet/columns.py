@@ -9,7 +9,7 @@ columns, small row groups.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from streameval.kernels import pages as kernels
 from streameval.kernels.jit import read_only
-from streameval.scan.parquet.chunks import CODECS, check, numbers, read_pages
+from streameval.scan.parquet.chunks import CODECS, check, read_pages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -44,6 +44,8 @@ _TYPES = {
     "DOUBLE": ["float64"],
 }
 _DTYPES = {pa.from_numpy_dtype(name): np.dtype(name) for names in _TYPES.values() for name in names}
+_PLAIN = [kernels.ENCODING, kernels.VALUES_ADDRESS, kernels.VALUES_SIZE, kernels.VALUES]
+_DICTIONARY = [kernels.KIND, kernels.SIZE, kernels.COUNT, kernels.ADDRESS]
 _DAMAGED = "the levels or codes of a page are damaged"
 
 
@@ -125,7 +127,7 @@ class _Pages(NamedTuple):
 
     Attributes
     ----------
-    table : the pages, see `streameval.kernels.pages`
+    table : the pages, an int64 array of shape (n, COLUMNS), see `streameval.kernels.pages`
     rows : their number of rows
     holders : buffers that hold their decompressed bytes
     dictionary : that of the codes; None if values are plain
@@ -140,20 +142,20 @@ class _Pages(NamedTuple):
 
     def plain(self) -> Iterator[tuple[int, pa.Buffer]]:
         """The number of values of each page that has some, and their bytes ("Plain")."""
-        for page in self.table[self.table["values"] > 0]:
-            check(page["encoding"] == kernels.PLAIN, self.chunk, "the encoding of a page is not supported")
-            address, size = int(page["address"] + page["start"]), int(page["size"] - page["start"])
-            yield int(page["values"]), pa.foreign_buffer(address, size, self.holders)
+        for encoding, address, size, count in self.table[:, _PLAIN].tolist():
+            if count:
+                check(encoding == kernels.PLAIN, self.chunk, "the encoding of a page is not supported")
+                yield count, pa.foreign_buffer(address, size, self.holders)
 
     def present(self) -> Array | None:
         """Which rows are not null, as uint8; None if all are. The number of values of each page is corrected."""
         table, present = self.table, _room(self.rows, np.dtype(np.uint8))
-        kind = np.where(table["levels"] == kernels.BIT_PACKED, kernels.REVERSED, kernels.BARE)
-        streams = np.array([table["levels_address"], table["levels_size"], table["count"], kind])
+        streams = table[:, [kernels.LEVELS_ADDRESS, kernels.LEVELS_SIZE, kernels.COUNT, kernels.LEVELS]].T.copy()
+        streams[-1] = np.where(streams[-1] == kernels.BIT_PACKED, kernels.REVERSED, kernels.BARE)
         check(kernels.unpack(streams, 2, present), self.chunk, _DAMAGED)
-        ends = np.cumsum(table["count"]).tolist()
-        table["values"] = [np.count_nonzero(present[a:b]) for a, b in pairwise([0, *ends])]
-        return present if table["values"].sum() < self.rows else None
+        ends = np.cumsum(streams[2]).tolist()
+        table[:, kernels.VALUES] = [np.count_nonzero(present[a:b]) for a, b in pairwise([0, *ends])]
+        return present if table[:, kernels.VALUES].sum() < self.rows else None
 
 
 class _Rows(NamedTuple):
@@ -255,16 +257,19 @@ class _CodedColumn(ABC):
         while not self._queue:
             chunk, (table, holders) = next(self._tables)
             if chunk is not self._chunk:
-                self._chunk, self._entries = chunk, self._dictionary(0, pa.py_buffer(b""), chunk)
-            if table[0]["kind"] == kernels.DICTIONARY_PAGE:
-                body = pa.foreign_buffer(int(table[0]["address"]), int(table[0]["size"]), holders)
-                self._entries = self._dictionary(int(table[0]["count"]), body, chunk)
-                continue
-            coded = np.logical_or.reduce([table["encoding"] == each for each in self._encodings])
-            ends = [0, *(np.flatnonzero(coded[1:] != coded[:-1]) + 1).tolist(), len(table)]
-            for a, b in pairwise(ends):
-                rows, dictionary = int(table["count"][a:b].sum()), self._entries if coded[a] else None
-                self._queue.append(_Pages(table[a:b], rows, holders, dictionary, chunk))
+                self._chunk, self._entries = chunk, None
+            kind, size, count, address = table[0, _DICTIONARY].tolist()
+            if kind == kernels.DICTIONARY_PAGE:
+                self._entries = self._dictionary(count, pa.foreign_buffer(address, size, holders), chunk)
+                table = table[1:]
+            encodings, a = table[:, kernels.ENCODING].tolist(), 0
+            for coded, same in groupby(each in self._encodings for each in encodings):
+                b = a + len([*same])
+                if coded and self._entries is None:  # of no values, or of booleans
+                    self._entries = self._dictionary(0, pa.py_buffer(b""), chunk)
+                rows = int(table[a:b, kernels.COUNT].sum())
+                self._queue.append(_Pages(table[a:b], rows, holders, self._entries if coded else None, chunk))
+                a = b
         return self._queue[0]
 
     def _decode(self, room: Array | None) -> None:
@@ -272,7 +277,7 @@ class _CodedColumn(ABC):
         pages = self._coming()
         del self._queue[0]
         table, rows, _, dictionary, chunk = pages
-        whole = kernels.find_values(numbers(table), self._nullable)
+        whole = kernels.find_values(table, self._nullable)
         check(whole >= 0, chunk, _DAMAGED)
         present = None if whole else pages.present()
         if dictionary is None:
@@ -282,18 +287,13 @@ class _CodedColumn(ABC):
             if rows > self._scratch.size:
                 self._scratch = _room(rows, np.dtype(np.int32))
             scratch = self._scratch if limit > _NARROW else self._scratch.view(np.uint8)
-            codes = (scratch if room is None or present is not None else room)[: int(table["values"].sum())]
-            starts, sizes = table["address"] + table["start"], table["size"] - table["start"]
-            streams = np.array([starts, sizes, table["values"], self._forms(table["encoding"])])
-            check(kernels.unpack(streams, limit, codes), chunk, _DAMAGED)
+            codes = scratch if room is None or present is not None else room
+            codes = codes[: rows if present is None else int(table[:, kernels.VALUES].sum())]
+            check(kernels.unpack(table[:, kernels.VALUES_ADDRESS :].T.copy(), limit, codes), chunk, _DAMAGED)
             if present is not None:
                 codes = _spread(codes, present, None if room is None else room[:rows])
             self._rows = _Rows(codes, dictionary, present)
         self._row = 0
-
-    def _forms(self, encodings: Array) -> Array:
-        """How codes are stored; see `kernels.unpack`."""
-        return np.full(encodings.size, kernels.CODES)
 
 
 def _spread(values: Array, present: Array, rows: Array | None = None) -> Array:
@@ -340,9 +340,6 @@ class BooleanColumn(_CodedColumn):
     def _dictionary(self, size: int, body: pa.Buffer, chunk: pq.ColumnChunkMetaData) -> _Dictionary:
         check(not size, chunk, "it has a dictionary of booleans")
         return _Dictionary(pa.array([False, True]), np.array([0, 1, 0], np.uint8))
-
-    def _forms(self, encodings: Array) -> Array:
-        return np.where(encodings == kernels.PLAIN, kernels.BITS, kernels.FRAMED)
 
     def _values(self, values: Array, nulls: pa.Buffer | None) -> pa.Array:
         bits = pa.py_buffer(np.packbits(values, bitorder="little"))

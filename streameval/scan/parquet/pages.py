@@ -61,7 +61,7 @@ def read_header(handle: pa.NativeFile, start: int, end: int) -> list[int] | None
     pages = np.empty((2, COLUMNS), np.int64)
     for most in (_HEADER, _LONG_HEADER):
         handle.seek(start)
-        parse_headers(np.frombuffer(handle.read(min(most, end - start)), np.uint8), 1, OTHER, pages)
+        parse_headers(np.frombuffer(handle.read(min(most, end - start)), np.uint8), 1, OTHER, -ABSENT, pages)
         if pages[0, STORED] != ABSENT:
             header: list[int] = pages[0].tolist()
             return header
