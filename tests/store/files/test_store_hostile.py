@@ -96,7 +96,8 @@ def test_a_damaged_file_is_refused_or_rebuilt_and_never_believed(tmp_path):
     )
     (earlier / newest).unlink()
     before = numbers(earlier)
-    for file in [path for path in files for _ in range(5)]:
+    tries = {"ledger": 5, "history": 5, "states": 2, "merged": 2}  # states have the hash of their bytes in their names
+    for file in [path for path in files for _ in range(tries[path.parts[0]])]:
         copy = tmp_path / "copy"
         shutil.copytree(tmp_path / "store", copy)
         content = bytearray((copy / file).read_bytes())
