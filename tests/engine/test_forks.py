@@ -12,7 +12,7 @@ import pytest
 from streameval import forks
 
 
-@pytest.mark.parametrize(("scenario", "children"), [("idle", 10), ("busy", 5), ("fresh", 2), ("client", 2)])
+@pytest.mark.parametrize(("scenario", "children"), [("idle", 4), ("busy", 5), ("fresh", 2), ("client", 2)])
 def test_forked_children(tmp_path: Path, scenario: str, children: int) -> None:
     """Children of a process that has run every verb, whose threads run them, begin to run them, or that has a client.
 
