@@ -78,11 +78,6 @@ class Series:
     replicates: Array
     rows: Array
 
-    @classmethod
-    def of(cls, days: Array, values: Array, replicates: Array, rows: Array) -> Series:
-        """The statistics of nights that all have replicates."""
-        return cls(days, values, *variance(replicates), units_of_blocks(rows), replicates, rows)
-
     def floors(self, first: int = 0) -> Array:
         """f² of every night from number `first` on; NaN where fewer than 7 of the 28 nights before have an error."""
         squares, units = self.squares, self.units
@@ -297,6 +292,8 @@ class Drift(Facts, AsJson):
     psi_noise : the median of the index without drift, for these units; NaN without units
     unit, effective_units : the unit of the sampling error, and how many there are; None without a unit
     reason : why there is no sampling error; None if there is
+    basis, labelled_share : ``labelled rows`` and the smaller share of them of both sides, where a store leaves out rows
+        without a label; None elsewhere. A drift of the files is of all rows (`streameval.drift`)
     edges : largest scores of the bins but the last, ten of equal count of the side that it is held against. A rule
         keeps those of the first night that it judges
 
@@ -320,6 +317,8 @@ class Drift(Facts, AsJson):
     unit: str | None = None
     effective_units: float | None = None
     reason: str | None = None
+    basis: str | None = None
+    labelled_share: float | None = None
     edges: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

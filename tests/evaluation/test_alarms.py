@@ -8,7 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streameval.evaluation.alarms import End, Series, distance_error, judged_end, true_spread, windows
+from streameval.evaluation.alarms import (
+    End,
+    Series,
+    distance_error,
+    judged_end,
+    true_spread,
+    units_of_blocks,
+    variance,
+    windows,
+)
 from streameval.evaluation.intervals import Estimated
 from streameval.metrics.estimates import Estimate
 from streameval.metrics.units import Sizes
@@ -61,12 +70,17 @@ def test_simulated_years_are_judged_as_nights_of_a_store_are() -> None:
     assert first[0] < 66
 
 
+def series_of(days: np.ndarray, values: np.ndarray, replicates: np.ndarray, rows: np.ndarray) -> Series:
+    """Nights that all have replicates."""
+    return Series(days, values, *variance(replicates), units_of_blocks(rows), replicates, rows)
+
+
 def series(values: np.ndarray, spread: float, seed: int = 0) -> Series:
     """Nights of one slice, with 128 blocks of 4 rows whose standard error is `spread`."""
     noise = np.random.default_rng(seed).normal(size=(values.size, 1, 128))
     noise -= noise.mean(axis=-1, keepdims=True)
     noise *= spread / np.sqrt(127 / 128 * np.square(noise).sum(axis=-1, keepdims=True))
-    return Series.of(np.arange(values.size), values[:, None], noise, np.full(noise.shape, 4.0))
+    return series_of(np.arange(values.size), values[:, None], noise, np.full(noise.shape, 4.0))
 
 
 def test_a_window_is_the_mean_of_its_nights_with_its_own_replicates() -> None:
@@ -75,7 +89,7 @@ def test_a_window_is_the_mean_of_its_nights_with_its_own_replicates() -> None:
     found = windows(nights, np.ones(35, bool), nights.floors(), 1e-5)
     assert [int(one.nights[0]) for one in found.values()] == [1, 7, 28]
     assert np.allclose([one.stderr[0] for one in found.values()], 0.01 / np.sqrt([1, 7, 28]), rtol=0.2)
-    alike = Series.of(nights.days, nights.values, np.repeat(nights.replicates[:1], 35, axis=0), nights.rows)
+    alike = series_of(nights.days, nights.values, np.repeat(nights.replicates[:1], 35, axis=0), nights.rows)
     found = windows(alike, np.ones(35, bool), alike.floors(), 1e-5)
     assert np.allclose([one.stderr[0] for one in found.values()], 0.01)
 
@@ -85,10 +99,10 @@ def test_a_lucky_night_has_the_error_of_those_before() -> None:
     nights = series(np.full(20, 0.9), 0.01)
     lucky = nights.replicates.copy()
     lucky[-1] /= 10
-    found = windows(Series.of(nights.days, nights.values, lucky, nights.rows), np.ones(20, bool), nights.floors(), 1e-5)
+    found = windows(series_of(nights.days, nights.values, lucky, nights.rows), np.ones(20, bool), nights.floors(), 1e-5)
     assert found[1].stderr[0] == pytest.approx(0.01, rel=0.01)
     lucky[-1] = 0
-    found = windows(Series.of(nights.days, nights.values, lucky, nights.rows), np.ones(20, bool), nights.floors(), 1e-5)
+    found = windows(series_of(nights.days, nights.values, lucky, nights.rows), np.ones(20, bool), nights.floors(), 1e-5)
     assert found[1].stderr[0] == pytest.approx(0.01, rel=0.01)
 
 
@@ -100,7 +114,7 @@ def test_windows_take_only_judged_nights_and_say_why_they_cannot_be_judged() -> 
     assert isinstance(ends[0], End)
     assert ends[1:] == ["too few nights"] * 2
     assert ends[0].end > 0.9 > ends[0].end - 2 * ends[0].shown
-    few = Series.of(
+    few = series_of(
         nights.days, nights.values, nights.replicates, np.random.default_rng(0).exponential(1, nights.rows.shape)
     )
     plain = judged_end(windows(few, np.ones(20, bool), nights.floors(), 1e-5)[1], 0, "plain", 0.9, 1)
@@ -129,3 +143,12 @@ def test_true_spread_is_about_the_mean_of_each_side() -> None:
     values, squares = np.r_[np.zeros(14), np.full(14, 5.0)], np.full(28, 0.1)
     assert true_spread(values, squares, np.repeat([0, 1], 14)) == (0.0, 26)
     assert true_spread(values, squares, np.zeros(28, int))[0] > 6
+
+
+def test_replicates_of_sampled_labels_have_the_larger_error() -> None:
+    """That of the strata, and as many units as labels, not as blocks show."""
+    sizes, apart = Sizes("row", {"rows": np.array([400.0])}, single=True), np.linspace(-0.01, 0.01, 128)
+    one = Estimate(Scalar.certain("roc_auc", 0.9), 0.9 + apart, sizes, "logit", known=0.05)
+    table = Replicates.of([Estimated(one, one)]).table
+    assert table["se.square"][0].as_py() == pytest.approx(0.05**2)
+    assert table["se.units"][0].as_py() == 400

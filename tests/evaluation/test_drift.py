@@ -110,6 +110,22 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     assert store.check(rules[0], "night=2026-01-04", again=True).judgements[0].outcome == "undecided"
 
 
+def test_a_store_compares_labelled_rows_and_says_so(tmp_path: Path) -> None:
+    """Rows without a label are left out of its states, and of a night that has none nothing is left."""
+    label, score = np.arange(90) % 2, np.arange(90, dtype=np.float32)
+    for day in (1, 2, 3):
+        rows = pa.table({"label": pa.array(label, mask=np.arange(90) >= 45 * (3 - day)), "s": score})
+        (tmp_path / "data" / f"night=2026-01-0{day}").mkdir(parents=True)
+        pq.write_table(rows, tmp_path / "data" / f"night=2026-01-0{day}" / "a.parquet")
+    store = Store(tmp_path / "store", threads=1)
+    store.update(tmp_path / "data", score="s", unlabelled="drop")
+    half = store.drift("s", since="2026-01-02", until="2026-01-02", against="2026-01-01")
+    assert (half.rows, half.ks, half.basis, half.labelled_share) == (45, 0.5, "labelled rows", 0.5)
+    assert drift(tmp_path / "data", score="s", since="2026-01-02", against="2026-01-01").labelled_share is None
+    with pytest.raises(DataError, match=r"no row of night=2026-01-03 has a label; compare its files \(drift DATA\)"):
+        store.drift("s", since="2026-01-03", against="2026-01-01")
+
+
 @pytest.mark.parametrize("rule", ["drift_ks[s] <= 0.1 always @95%", "drift_psi[s] <= 0.1 @95%", "drift_ks[s] >= 0.1"])
 def test_rules_that_have_no_meaning_are_refused(rule: str) -> None:
     """Quantiles that far, an interval of PSI, and a drift bounded from below."""

@@ -71,8 +71,11 @@ def drift_of(nights: Nights, against: Nights, engine: Engine, score: str, edges:
             raise DataError(f"drift: no {score} in {few(lost)}")
         if why := inexact(side, request):
             raise DataError(f"drift: {why}")
+        if not _labelled_share(side):
+            raise DataError(f"drift: no row of {few(side.names)} has a label; compare its files (drift DATA)")
         states.append((side.merged(engine, request), side.names))
-    drift = _exact(engine, score, states, unit, edges)
+    drift, share = _exact(engine, score, states, unit, edges), min(map(_labelled_share, (nights, against)))
+    drift = replace(drift, basis="labelled rows", labelled_share=share) if share < 1 else drift
     if blocks is None:
         remedy = "compare its files (drift DATA --unit)"
         remedy = remedy if nights.configuration.design else "add the unit to the store (add STORE DATA --unit COLUMN)"
@@ -82,6 +85,13 @@ def drift_of(nights: Nights, against: Nights, engine: Engine, score: str, edges:
             drift, reason=f"no blocks of units in {few(lacking)}; fold them from their files (add STORE DATA)"
         )
     return _with_blocks(drift, *(_blocks(side.merged(engine, blocks)) for side in (nights, against)))
+
+
+def _labelled_share(nights: Nights) -> float:
+    """The share of rows that have a label; 1 if the labels are a sample, with which a store counts all rows."""
+    labels = [entry.labels for entry in nights.entries]
+    null, rest = sum(one.null for one in labels), sum(one.neg + one.pos for one in labels)
+    return rest / (rest + null) if null and not nights.configuration.design else 1.0
 
 
 def drift_of_files(

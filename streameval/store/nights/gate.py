@@ -418,7 +418,8 @@ class Gate:
         except DataError as error:
             return judge(rule, Scalar.undefined(rule.metric, str(error)))
         result = replace(Scalar.certain(rule.metric, getattr(drift, kind)), ci_reason=drift.reason)
-        reason = f"from {plural(len(usual), 'usual night')}"
+        of_labelled = "" if drift.labelled_share is None else f", of the {drift.labelled_share:.2%} labelled rows"
+        reason = f"from {plural(len(usual), 'usual night')}{of_labelled}"
         if rule.level is not None and drift.reason is None:
             lower = getattr(drift, f"{kind}_lower")
             result = replace(result, ci_lower=lower, ci_upper=inf)

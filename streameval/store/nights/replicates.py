@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from streameval.errors import CorruptFileError, DataError
-from streameval.evaluation.alarms import PAST, Series, units_of_blocks, variance
+from streameval.evaluation.alarms import PAST, Series, variance
 from streameval.evaluation.intervals import Estimated
 from streameval.results import Scalar, from_arrow, slice_name, to_arrow
 from streameval.scan import READ_ERRORS
@@ -69,10 +69,13 @@ class Replicates:
         estimates = [one.own for one in results]
         blocks = max((one.replicates.size for one in estimates), default=1) or 1
         around, rows = np.full((len(estimates), blocks), math.nan), np.zeros((len(estimates), blocks))
-        problems = [one.unsound or (_SAMPLED if one.drawn else None) for one in estimates]
+        problems, units = [one.unsound or (_SAMPLED if one.drawn else None) for one in estimates], np.zeros(len(rows))
         for i, one in enumerate(estimates):
             if problems[i] is None and one.replicates.size == blocks:
-                around[i], rows[i] = one.replicates - one.around, one.sizes.counts[one.sizes.governing[1]]
+                units[i], kind = one.sizes.governing
+                around[i], rows[i] = one.replicates - one.around, one.sizes.counts[kind]
+                if one.known is not None and (spread := replace(one, known=None).stderr):
+                    around[i] *= one.known / spread  # a sample of labels has a larger error than its replicates show
         slices = [{f"{_SLICE}{name}": value for name, value in (one.scalar.slice or {}).items()} for one in estimates]
         table = to_arrow(replace(one.scalar, slice=named) for one, named in zip(estimates, slices, strict=True))
         texts = {
@@ -82,7 +85,7 @@ class Replicates:
         }
         for name, column in texts.items():
             table = table.append_column(name, pa.array(column, pa.string()))
-        for name, column in zip(_ERRORS, (*variance(around), units_of_blocks(rows)), strict=True):
+        for name, column in zip(_ERRORS, (*variance(around), units), strict=True):
             table = table.append_column(name, pa.array(column))
         for name, array in (("replicates", around), ("block_rows", rows)):
             lists = pa.array(array.ravel().astype(np.float32))
