@@ -226,9 +226,9 @@ def evaluate(
         Refuse a slicing with more slices than this, as soon as they are found.
     ci : float, optional
         Level of the sampling intervals, such as 0.95. They cover the true value of the population from which the units
-        are sampled; those of ``f1_max``, ``average_precision`` of few positives and ``adjusted_rand_index`` of few
-        classes that of a biased value (`streameval.metrics.estimates` says by how much). `unit`, `baseline` and
-        `against` imply 0.95.
+        are sampled; those of ``f1_max``, ``max_informedness``, ``average_precision`` of few positives and
+        ``adjusted_rand_index`` of few classes that of a biased value (`streameval.metrics.estimates` says by how much).
+        `unit`, `baseline` and `against` imply 0.95.
     unit : str or sequence of str, optional
         Column of the sampling units, such as the campaign of a message (integers, strings, binaries; each row with a
         null is a separate unit). Without it each row is a unit, and intervals are too narrow if rows are correlated

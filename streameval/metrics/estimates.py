@@ -33,9 +33,10 @@ truth, more often if f is large than if it is small, so f cannot warn. Half as m
 the first, 4 %, and make intervals at 0.99 1.3 times as wide, which hold the truth in 97 % as they are.
 
 An interval is for the mean of the value over samples of this size, whose own bias it does not correct, as it is centred
-on the exact value. In standard errors, the largest F1 is 0.4 to 0.9 too high (normal scores at an AUC of 0.8 and 0.95,
-20 to 200 positives), average precision 0.6 at an AUC of 0.8 and a prevalence of 1 %, below 0.3 at 10 % or an AUC of
-0.95, and the adjusted Rand index is too low by 0.5 with 20 classes, 0.3 with 50 and 0.1 with 500.
+on the exact value. In standard errors, the largest F1 and the maximum informedness are 0.4 to 0.9 too high (normal
+scores at an AUC of 0.8 and 0.95, 20 to 200 positives, all rows or a sample of labels), average precision 0.6 at an AUC
+of 0.8 and a prevalence of 1 %, below 0.3 at 10 % or an AUC of 0.95, and the adjusted Rand index is too low by 0.5 with
+20 classes, 0.3 with 50 and 0.1 with 500.
 
 `benchmarks/interval_coverage.py` measures how often intervals hold the mean; `benchmarks/README.md` has its table.
 

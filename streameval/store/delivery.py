@@ -22,7 +22,6 @@ from streameval.kinds import Place
 from streameval.options import honoured
 from streameval.saving import TABULAR, check_writable, ending, save
 from streameval.scan import locate_all
-from streameval.store.nights.configuration import NO_IDS
 from streameval.store.nights.fold import Folding, Night, check_written, map_on_workers
 from streameval.store.nights.maturity import Aging
 from streameval.store.nights.merge import Nights
@@ -92,7 +91,7 @@ def check_delivery(
     named = honoured("update")["labels"].plain(labels)
     paths = [one for one in named if isinstance(one, Place)]
     if named and configuration.late is None:
-        raise OptionError(f"labels: {NO_IDS}", "labels")
+        raise OptionError(f"labels: {configuration.no_late_labels}", "labels")
     if len(paths) < len(named):
         raise OptionError("labels: a store reads labels from files: name paths", "labels")
     file = honoured("update")["rejects"].plain(rejects)

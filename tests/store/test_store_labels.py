@@ -450,7 +450,7 @@ def test_damage_and_bad_rows_are_named(tmp_path):
     with pytest.raises(NullError, match="column 's' has nulls or NaN; choose nan"):
         strict.update(tmp_path / "data", **WHAT | {"nan": "error"}, **LATE)
     plain = Store(tmp_path / "plain")
-    with pytest.raises(OptionError, match="add the column of ids to it"):
+    with pytest.raises(OptionError, match=r"column of ids; add it to the store \(add --on\)"):
         plain.update(tmp_path / "data", score="s", nan="drop", labels=more)
 
 

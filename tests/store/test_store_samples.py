@@ -142,6 +142,9 @@ def test_what_a_sample_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
     ):
         with pytest.raises(OptionError, match=r"sampled|says how|estimates"):
             verb()
+    for verb in (lambda: store.evaluate(cluster="unit"), lambda: store.maturity("roc_auc")):  # adding is refused
+        with pytest.raises(OptionError, match=r"; create (another store|one with it)$"):
+            verb()
     with pytest.raises(OptionError, match="leave out where"):
         store.evaluate(where="kind = 'a'")
     for verb in (lambda: store.evaluate(by="kind"), lambda: store.history("roc_auc", by="kind")):

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 COMPUTED = "computed"  # the type of a slicing column that is computed, since the data lack it; a time zone may follow
 KEPT = kept_options()
 LATE = ("on", "label_time", "label_conflicts", "labels_open")  # these apply to folding, not to evaluations
-NO_IDS = "the store takes no late labels; add the column of ids to it (add --on), or create one with it"
 REPORTED = tuple(name for name, option in KEPT.items() if option.decides == "value")
 SUBSETS = ("score", "cluster", "sketch")  # an evaluation may name some of the store's columns
 SHOWN = tuple(
@@ -290,7 +289,8 @@ class Configuration:
             remedy = self._otherwise(name)
             if name in SUBSETS:
                 near = [c for one in value for c in get_close_matches(one, self.options[name], 1) if c != one]
-                remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}add it to the store (add)"
+                more = "create another store" if self.design and name == "cluster" else "add it to the store (add)"
+                remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}{more}"
             raise contradiction_error(name, value, self.options[name], remedy)
         given = {name: value for name, value in plain.items() if name in (*SHOWN, *SUBSETS, *REPORTED, "where")}
         subsets = {name: given[name] for name in SUBSETS if name in given}
@@ -335,6 +335,12 @@ class Configuration:
         where = None if self.options["where"] is None else Where.of(self.options["where"])
         given = {"labels": (), "labels_as_of": None, "rejects": None, "allow_unmatched": True}
         return LateSource.columns_of(self.options | given, (*(where.columns if where else ()), *self.slicing.columns))
+
+    @property
+    def no_late_labels(self) -> str:
+        """Why late labels are refused, with the remedy."""
+        remedy = "create one with" if self.design else "add it to the store (add --on), or create one with"
+        return f"the store takes no late labels, for which it needs a column of ids; {remedy} it"
 
     @property
     def late_ids(self) -> dict[str, str]:

@@ -22,7 +22,6 @@ from streameval.report.terminal import Shown, escaped, table
 from streameval.results import Source
 from streameval.saving import Saved
 from streameval.store.files.entries import Aged
-from streameval.store.nights.configuration import NO_IDS
 from streameval.store.nights.fold import Folding, dependent_states
 from streameval.store.nights.merge import Column, Nights, finalize_nights
 from streameval.store.nights.open_nights import newest_day
@@ -171,7 +170,7 @@ def maturity_of(context: StoreContext, metric: str, of: str | None, ages: Sequen
     """The maturity of a metric; see `streameval.Store.maturity`."""
     snapshot, configuration = context.begun()
     if configuration.late is None:
-        raise OptionError(f"maturity: {NO_IDS}")
+        raise OptionError(f"maturity: {configuration.no_late_labels}")
     nightly, metric = context.nightly(snapshot, configuration), canonical(metric)
     column = nightly.column(metric, of)
     if column.w.group not in _LABELLED:

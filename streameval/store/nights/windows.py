@@ -141,7 +141,7 @@ def judge_year(
         elif math.isnan(floors[-1, at]):
             judgements[name] = undecided(rule, one.value, 0, f"fewer than {LEAST_PAST} earlier nights with an error")
         else:
-            judgements[name] = _judge_windows(rule, one, recent, at, scales[name])
+            judgements[name] = _judge_windows(rule, one, recent, at, scales[name], whole=all(taken))
     worst = combine_slices(rule, judgements, len(tonight))
     return replace(worst, reason=worst.reason + _shared(rules, before, tonight))
 
@@ -158,8 +158,10 @@ def _names(rule: Rule, night: Replicates) -> set[str]:
     return set(_judged(rule, night))
 
 
-def _judge_windows(rule: Rule, tonight: Scalar, recent: dict[int, Window], at: int, scale: str) -> Judgement:
-    """Judge a slice by its windows: it fails if one of them does."""
+def _judge_windows(
+    rule: Rule, tonight: Scalar, recent: dict[int, Window], at: int, scale: str, *, whole: bool
+) -> Judgement:
+    """Judge a slice by its windows: it fails if one of them does; `whole` if windows take every night there is."""
     sign = 1 if ">" in rule.sign else -1
     low, high = bounds_of(tonight)
     slack = high - tonight.value if sign > 0 else low - tonight.value  # of a value known up to bounds
@@ -183,7 +185,9 @@ def _judge_windows(rule: Rule, tonight: Scalar, recent: dict[int, Window], at: i
     shown = [f"{digits(one.shown, 2)} {'in one night' if w == 1 else f'over {w}'}" for w, one in judged.items()]
     reason = f"would have shown a {change} of {', '.join(shown)}"
     if short := [str(width) for width, one in ends.items() if one == TOO_FEW]:
-        reason += f"; windows of {' and '.join(short)} nights need more judged nights (check --since)"
+        reason += (
+            f"; windows of {' and '.join(short)} nights need more judged nights{'' if whole else ' (check --since)'}"
+        )
     return Judgement(rule.name, rule.text, "passed", tonight.value, reason, windows=drawn)
 
 
