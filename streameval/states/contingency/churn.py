@@ -121,9 +121,7 @@ class _Cells:
     @classmethod
     def of(cls, words: Array, rest: Array, rows: Array, own: int, bounds: Array) -> _Cells:
         """Distinct cells by bucket, whose first `own` words are those of the cluster, then those of the other side."""
-        owner, first = numbered(bounds, words, rest, own - 1)
-        sizes, unused = np.zeros((2, first.size), np.int64)
-        add_margins(owner, rows, owner, sizes, unused)
+        owner, _, sizes = _sum_rows(words, rest, rows, own, bounds)
         return cls(rest[:, own - 1 :], rows, owner, sizes)
 
     def largest(self, kind: str) -> Array:
@@ -153,20 +151,21 @@ def _lone(keyed: KeyedCounts, label: int, interval: Interval) -> tuple[Array, Ar
     return np.column_stack((side.words, side.rest)), counts
 
 
-def _merge(words: Array, rest: Array, counts: Array, bounds: Array, ids: int) -> tuple[Array, Array, Array, Array]:
-    """The first row of each distinct id of some words, its count, where buckets begin, and the number of each row."""
+def _sum_rows(words: Array, rest: Array, rows: Array, ids: int, bounds: Array) -> tuple[Array, Array, Array]:
+    """The number of each distinct id of some words, where it is first, and its rows; buckets begin at `bounds`."""
     number, first = numbered(bounds, words, rest, ids - 1)
-    rows, unused = np.zeros((2, first.size), np.int64)
-    add_margins(number, counts, number, rows, unused)
-    return first, rows, np.searchsorted(first, bounds), number
+    sums, unused = np.zeros((2, first.size), np.int64)
+    add_margins(number, rows, number, sums, unused)
+    return number, first, sums
 
 
 def _unmatched(words: Array, rows: Array, others: Sequence[Array]) -> Array:
     """The sizes of the clusters with these words and rows that are not among the words of others."""
     both = np.concatenate((*others, words))
-    number, first = numbered(np.array([0, len(both)]), np.ascontiguousarray(both[:, 0]), both[:, 1:], both.shape[1] - 1)
-    sizes, before = np.zeros(first.size, np.int64), len(both) - len(words)
-    np.add.at(sizes, number[before:], rows)
+    before, own = len(both) - len(words), both.shape[1]
+    each = np.concatenate((np.zeros(before, np.int64), rows))
+    bounds = np.array([0, len(both)])
+    _, first, sizes = _sum_rows(np.ascontiguousarray(both[:, 0]), both[:, 1:], each, own, bounds)
     return sizes[first >= before]
 
 
@@ -223,7 +222,8 @@ class _Visited:
         words, rest = np.ascontiguousarray(entries[:, 0]), entries[:, 1:]
         rows = (entries[:, -1] & np.uint64((1 << _FLAGS) - 1)).astype(np.int64)
         if self.form.tags:
-            first, rows, bounds, cell = _merge(words, rest, rows, bounds, ids)
+            cell, first, rows = _sum_rows(words, rest, rows, ids, bounds)
+            bounds = np.searchsorted(first, bounds)
         return _Cells.of(words[first], rest[first, : ids - 1], rows, own, bounds), first, cell
 
 
@@ -254,7 +254,6 @@ class ByNew(_Visited):
                 ids += [entries[:, :new], singles[:, -new:].copy()]
             counts["pairs_new"] += _pairs(sizes)
             counts["pairs_both"] += self._hand_on(entries, buckets, builder)
-            singles[:, -new] = unmix(singles[:, -new])
             builder.add_ids([*singles[:, :old].T, *singles[:, -new:].T, *singles[:, old:-new].T])
         born = _unmatched(lone[:, :new], arrived, ids) if arrived.size else arrived
         counts["births"] = int(np.count_nonzero(born >= form.least))
@@ -270,7 +269,7 @@ class ByNew(_Visited):
         flags[cells.largest(form.spec.class_type)] |= _BEST
         flags = np.where(rows < sizes, flags | _PART, 0)
         counts = entries[:, -1].astype(np.int64) | (flags << _FLAGS)[cell]
-        ids = [*entries[:, new : new + old].T, unmix(entries[:, 0]), *entries[:, 1:new].T]
+        ids = [*entries[:, new : new + old].T, *entries[:, :new].T]
         builder.add_ids([*ids, *entries[:, new + old : -1].T], counts)
         return _pairs(rows)
 
@@ -305,6 +304,7 @@ class ByOld(_Visited):
         An old cluster of one row that is a new cluster of one row is a continued pair.
         """
         form, (new, old) = self.form, self.form.keys
+        entries[:, old] = unmix(entries[:, old])
         cells, first, cell = self._merged(entries, interval, old)
         rows, flags = cells.rows, entries[first, -1].astype(np.int64) >> _FLAGS
         whole = flags == 0
