@@ -3,6 +3,7 @@
     python benchmarks/store.py                                   365 nights of 10⁶ rows: 2 GB, some minutes
     python benchmarks/store.py --nights 60 --repeat 2            a minute
     python benchmarks/store.py --small                           nights of 10⁴ rows by the command line, 1 and 365
+    python benchmarks/store.py --always                          20 rules of 200 slices on nights of 10⁴ rows
     python benchmarks/store.py --labels                          labels that come late: 2·10⁷ rows, nights of 2·10⁶
 
 A night has a label and a float32 score. Nights land one at a time, and the time of a night is that of `update`: finding
@@ -22,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
@@ -154,6 +156,35 @@ def small(folder: Path) -> None:
     print(f"night 365    {late_update:.2f} + {late_check:.2f} = {last:.2f} s, {last / first:.2f} times (≤ 1.3)")
 
 
+def always(folder: Path, nights: int) -> None:
+    """Print the time of `check` of the newest night by 20 rules that are read every night, of 200 slices each.
+
+    Two rules on each of five metrics of two scores; with the cached replicates of the nights before, and without.
+    """
+    metrics, scores = ("roc_auc", "average_precision", "gini", "agc", "brier_score"), ("s", "t")
+    for night in range(nights):
+        rng = np.random.default_rng([2, night])
+        units = rng.integers(0, 20_000, SMALL)
+        columns = {"label": units % 3 == 0, "unit": units, "slice": units % 200}
+        columns |= {score: 1 / (1 + np.exp(-rng.normal(2.0 * columns["label"], 1.0))) for score in scores}
+        path = folder / "data" / f"night={date(2026, 1, 1) + timedelta(night)}" / "part-0.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.table(columns), path)
+    store = Store(folder / "store")
+    store.update(folder / "data", score=scores, metrics=metrics, unit="unit", by="slice")
+    ends = ">= 0 always @95%", "drop <= 0.5 always @95%"
+    rules = [f"{metric}[{score}]{{slice=*}} {end}" for metric in metrics for score in scores for end in ends]
+    names = [entry.partition for entry in store.partitions()]
+    store.check(rules, since=names[-28].removeprefix("night="))
+    _, cached = timed(lambda: store.check(rules, names[-1], again=True))
+    shutil.rmtree(Path(store.name) / "history")
+    found, anew = timed(lambda: store.check(rules, names[-1], again=True))
+    counts = Counter(one.outcome for one in found.judgements)
+    print(
+        f"{len(rules)} rules, night {nights}: {cached:.2f} s (≤ 3), without cache {anew:.2f} s (≤ 60), {dict(counts)}"
+    )
+
+
 def main() -> None:
     """Write the nights, and measure."""
     settled(KEEP)
@@ -162,15 +193,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--always", action="store_true", help="rules that are read every night, of 200 slices")
     parser.add_argument("--labels", action="store_true", help="twenty and two times --rows, at most ten --nights")
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp/streameval-benchmark-store"))
     given = parser.parse_args()
     if given.labels:
         late_labels.measure(20 * given.rows, 2 * given.rows, min(given.nights, 10))
         return
-    if given.small:
+    if given.small or given.always:
         with TemporaryDirectory() as folder:
-            small(Path(folder))
+            small(Path(folder)) if given.small else always(Path(folder), given.nights)
         return
     data = write_nights(given.folder / f"{given.rows}", given.nights, given.rows, wide=False)
     wide = write_nights(given.folder / f"{given.rows}-wide", FEW, given.rows, wide=True)
