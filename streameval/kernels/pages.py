@@ -15,7 +15,8 @@ ABSENT = -(1 << 62)  # a field that a header does not have
 # columns of a table of pages: offset in the data, fields of the header, what `parse_headers` and `find_values` find
 PLACE, KIND, NBYTES, STORED, CHECKSUM, COUNT, ENCODING, LEVELS, LENGTH, NESTED, COMPRESSED = range(11)
 STATED, ADDRESS, SIZE, LEVELS_ADDRESS, LEVELS_SIZE, START = range(11, 17)
-VALUES_ADDRESS, VALUES_SIZE, VALUES, FORM, COLUMNS = range(17, 22)  # the values as `unpack` takes them
+UNFINISHED = 17  # the numbers of pages that have a checksum or must be decompressed, one behind the other
+VALUES_ADDRESS, VALUES_SIZE, VALUES, FORM, COLUMNS = range(18, 23)  # the values as `unpack` takes them
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)  # kinds of pages
 PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8  # encodings
 UNCOMPRESSED, SNAPPY, OTHER = range(3)  # codecs
@@ -175,7 +176,7 @@ def parse_headers(data, rows, codec, most, pages):
     count : number of pages that lie in the data as a whole, at most n - 1. If it is smaller, the next row has the
         header of a page that is cut off, with a `STORED` size of `ABSENT` if the header itself is cut off, or damaged.
     held : their number of rows
-    unfinished : number of pages that have a checksum or must be decompressed
+    unfinished : number of pages that have a checksum or must be decompressed, whose numbers are in `UNFINISHED`
 
     Examples
     --------
@@ -206,6 +207,7 @@ def parse_headers(data, rows, codec, most, pages):
             start = np.int64(-1)
         page[ADDRESS], page[SIZE] = ABSENT if start < 0 else np.int64(address) + start, size
         page[LEVELS_ADDRESS], page[LEVELS_SIZE] = np.int64(address) + place, levels
+        pages[unfinished, UNFINISHED] = n
         unfinished += page[ADDRESS] == ABSENT or page[CHECKSUM] != ABSENT
         held += page[COUNT] if kind in (DATA_PAGE, DATA_PAGE_V2) else 0
         if kind == INDEX_PAGE or held >= rows:

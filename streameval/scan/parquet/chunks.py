@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 ARROW_CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip", "LZ4": "lz4_raw", "BROTLI": "brotli"}
 CODECS = {"UNCOMPRESSED", *(name for name, codec in ARROW_CODECS.items() if pa.Codec.is_available(codec))}
 _PAGES, _ROWS = 64, 1 << 20  # pages that are decoded at a time, and rows after which no further page is added
-_BODY = (kernels.PLACE, kernels.STORED, kernels.LEVELS_SIZE, kernels.SIZE)
+_BODY = [kernels.PLACE, kernels.STORED, kernels.LEVELS_SIZE, kernels.SIZE]
+_BODY += [kernels.STATED, kernels.CHECKSUM, kernels.ADDRESS, kernels.COMPRESSED]
 _SPARE = 1 << 20  # bytes by which a page may exceed twice its chunk, whose size some writers count without headers
 
 
@@ -65,31 +66,31 @@ def read_pages(
         rows -= held
         check(rows >= 0, chunk, "its pages have more rows than the footer says")
         if table[0, kernels.KIND] != kernels.INDEX_PAGE:
-            yield table[:count], [data, *(_finish(table[:count], data, chunk) if unfinished else ())]
+            yield table[:count], [data, *(_finish(table, unfinished, data, chunk) if unfinished else ())]
         done = int(table[count - 1, kernels.PLACE] + table[count - 1, kernels.STORED])
         data, place = data.slice(done), place + done
     check(not rows, chunk, f"its pages lack {rows:,} rows")
 
 
-def _finish(pages: Array, data: pa.Buffer, chunk: pq.ColumnChunkMetaData) -> Iterator[pa.Buffer]:
+def _finish(table: Array, unfinished: int, data: pa.Buffer, chunk: pq.ColumnChunkMetaData) -> Iterator[pa.Buffer]:
     """Verify checksums and decompress pages; the buffers have the bytes behind the levels of the second version."""
-    compression = chunk.compression
-    codec = None if compression == "UNCOMPRESSED" else pa.Codec(ARROW_CODECS[compression])
-    for n, page in enumerate(pages.tolist()):
-        start, stored, levels, size = (page[i] for i in _BODY)
-        checksum = page[kernels.CHECKSUM]
-        sound = checksum == kernels.ABSENT or zlib.crc32(data.slice(start, stored)) == checksum & 0xFFFFFFFF
-        check(sound, chunk, "the checksum of a page is wrong")
-        if page[kernels.ADDRESS] != kernels.ABSENT:
+    codec = None if chunk.compression == "UNCOMPRESSED" else pa.Codec(ARROW_CODECS[chunk.compression])
+    numbers = table[:unfinished, kernels.UNFINISHED]
+    for number, page in zip(numbers.tolist(), table[numbers][:, _BODY].tolist(), strict=True):
+        start, stored, levels, size, stated, checksum, address, compressed = page
+        if checksum != kernels.ABSENT:
+            same = zlib.crc32(data.slice(start, stored)) == checksum & 0xFFFFFFFF
+            check(same, chunk, "the checksum of a page is wrong")
+        if address != kernels.ABSENT:
             continue
         body = data.slice(start + levels, stored - levels)
-        if codec is not None and page[kernels.COMPRESSED]:  # or `ABSENT`
+        if codec is not None and compressed:  # or `ABSENT`
             try:
-                body = _decompress(body, size, page[kernels.STATED], codec)
+                body = _decompress(body, size, stated, codec)
             except (pa.ArrowException, OSError, ValueError, zlib.error) as error:
                 check(False, chunk, f"a page cannot be decompressed: {error}")
         check(body.size == size, chunk, "a page has another size than its header says")
-        pages[n, kernels.ADDRESS] = body.address
+        table[number, kernels.ADDRESS] = body.address
         yield body
 
 

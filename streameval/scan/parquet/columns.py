@@ -263,7 +263,7 @@ class _CodedColumn(ABC):
                 self._entries = self._dictionary(count, pa.foreign_buffer(address, size, holders), chunk)
                 table = table[1:]
             encodings, a = table[:, kernels.ENCODING].tolist(), 0
-            for coded, same in groupby(each in self._encodings for each in encodings):
+            for coded, same in groupby(encodings, self._encodings.__contains__):
                 b = a + len([*same])
                 if coded and self._entries is None:  # of no values, or of booleans
                     self._entries = self._dictionary(0, pa.py_buffer(b""), chunk)
