@@ -78,8 +78,8 @@ def dealt_counts(bins, upto, whole, left, moved, rows, kept):
     bins : int64 array of shape (n_sub_bins,), the bin of each sub-bin; sub-bins of a bin are adjacent
     upto : int64 array of shape (n_sub_bins, n_sides), rows of the bin down to and including the sub-bin
     whole, left : int64 arrays of shape (n_bins, n_sides), rows of each bin, and its rows outside the block
-    moved : float64 array of shape (n_sides,), by how many standard deviations of a random placement the block lies
-        higher
+    moved : float64 array of shape (n_bins, n_sides), by how many standard deviations of a random placement the block
+        lies higher
     rows : int64 array of shape (n_sides, n_sub_bins), output: the rows of sub-bins that keep some
     kept : int64 array of shape (n_sub_bins,), output: the numbers of these sub-bins
 
@@ -103,8 +103,8 @@ def dealt_counts(bins, upto, whole, left, moved, rows, kept):
                 share, lost = now / all_, block
                 if now < all_:
                     place = block * share + 0.5
-                    if moved[side]:
-                        place += moved[side] * np.sqrt(block * (1 - block / all_) * share * (1 - share))
+                    if moved[b, side]:
+                        place += moved[b, side] * np.sqrt(block * (1 - block / all_) * share * (1 - share))
                     lost = min(max(np.int64(place), gone[side]), gone[side] + here, block)
                     lost = max(lost, block - (all_ - now))
                 here -= lost - gone[side]
@@ -145,7 +145,7 @@ def dealt_weights(bins, upto, whole, left, rows, moved):
             if rows[b, side] and all_ > 0.0:
                 share = min(1.0, now / all_)
                 spread = np.sqrt(max(0.0, (1 - block / all_) * share * (1 - share)) / rows[b, side])
-                lost = min(max(block * (share + moved[side] * spread), gone), gone + now - before, block)
+                lost = min(max(block * (share + moved[b, side] * spread), gone), gone + now - before, block)
                 lost = max(lost, block - (all_ - now))
             out[i, side] = max(0.0, now - before - (lost - gone))
             before, gone = now, lost

@@ -94,8 +94,9 @@ class BlockReplicates:
     exact : whether values come from the counts of every score
     single : whether each row is a unit of weight 1
     cut : bins cut around thresholds; None for metrics of the whole ranking
-    moved : how far the rows of a block are displaced within bins, in standard deviations of random places. For metrics
-        of the whole ranking, 1 or −1 is the half of the bin to which the rows beyond the block's share are moved
+    moved : how far the rows of a block are displaced within bins, in standard deviations of random places of what
+        belongs together. For metrics of the whole ranking, 1 or −1 is the half of the bin to which the rows beyond the
+        block's share are moved
     pieces : number of pieces of a bin that holds several scores
     still : bins whose rows are not moved
     by_block : rows and weights by block, bin and label, made when first needed
@@ -135,7 +136,8 @@ class BlockReplicates:
         """The rows of all other blocks."""
         if self.cut is None:
             return self._pieces(block)
-        return self.cut.without(self.state, self._tables, block, self.count, self.moved, self._missing(block))
+        moved = self.moved * self._clumps
+        return self.cut.without(self.state, self._tables, block, self.count, moved, self._missing(block))
 
     def total(self) -> Rows:
         """The rows of all blocks."""
@@ -215,12 +217,19 @@ class BlockReplicates:
         """
         if self.cut is None or not self.cut.open:
             return ()
-        rows = rows_of_bins(self.state)[self.cut.near]
-        found = sum_blocks(self.state.table[self.cut.near].sum(axis=2, dtype=np.float64).T, self.count).T
-        expected = rows * (1 - 1 / self.count)
-        spread = np.square(found - rows[:, None] / self.count).sum()
-        clump = max(1.0, float(spread / expected.sum()))
-        return [replace(self, moved=side * math.sqrt(clump)) for side in (1, -1)]
+        return [replace(self, moved=side) for side in (1.0, -1.0)]
+
+    @cached_property
+    def _clumps(self) -> Array:
+        """The standard deviation of how many rows of a block lie above a place in each bin, over that of single rows.
+
+        Rows that belong together are in one block, which makes blocks uneven.
+        """
+        rows = rows_of_bins(self.state)
+        found = sum_blocks(self.state.table.sum(axis=2, dtype=np.float64).T, self.count).T
+        expected = np.maximum(rows, 1) * (1 - 1 / self.count)
+        uneven: Array = np.square(found - rows[:, None] / self.count).sum(axis=1) / expected
+        return np.sqrt(np.maximum(1.0, uneven))
 
     def tied(self, metrics: Sequence[Metric]) -> Sequence[BlockReplicates]:
         """All rows, with the rows that a block has in a bin beyond its share moved as one tie to a half of the bin.

@@ -8,7 +8,7 @@ instead, standard errors were off by 5 % (root mean square over twelve shapes of
 
 The remaining uncertainty of a replicate is estimated by displacing rows by one standard deviation of random places
 (`streameval.metrics.estimates.Estimate.inexactness`). Rows of a bin that belong together, such as those of one
-campaign, are displaced together, so this deviation grows with the unevenness of the blocks.
+campaign, are displaced together, so this deviation grows with the unevenness of the blocks in a bin.
 """
 
 from __future__ import annotations
@@ -281,24 +281,25 @@ class CutBins(NamedTuple):
         tables: Sequence[Array],
         first: int,
         count: int,
-        moved: float,
+        moved: Array,
         missing: Sequence[Array],
     ) -> Rows:
         """The rows by sub-bin, without the blocks that are merged into one; `missing` are those without a score.
 
-        `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2).
+        `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2), `moved` says how far
+        the rows of a block are displaced in each bin.
         """
         spec, (whole, weights, *_) = state.spec, state.whole
         counts = left_counts(whole, tables[0], first, count)
         sums = counts.sum(axis=0).tolist()
-        signs = np.array([moved * (1 - 2 * (first >> side & 1)) for side in range(2)])
+        shifts = np.outer(moved, [1 - 2 * (first >> side & 1) for side in range(2)])
         rows, kept = np.empty(self.upto.T.shape, np.int64), np.empty(self.bins.size, np.int64)
-        kept = kept[: dealt_counts(self.bins, self.upto, _dealt(spec, whole), _dealt(spec, counts), signs, rows, kept)]
+        kept = kept[: dealt_counts(self.bins, self.upto, _dealt(spec, whole), _dealt(spec, counts), shifts, rows, kept)]
         rows = rows[:, : kept.size]
         if not spec.weighted:
             return Rows.of(spec, sums, rows, (), self.scores[kept], missing)
         remaining = left_weights(weights, tables[1], counts, first, count)
-        weights = dealt_weights(self.bins, self.weights, weights, remaining, whole - counts, signs)
+        weights = dealt_weights(self.bins, self.weights, weights, remaining, whole - counts, shifts)
         every = np.zeros((1, len(weights)), np.int64)
         every[:, kept] = rows
         there = np.flatnonzero(every[0] | weights.any(axis=1))  # a weight may be left where no row is
