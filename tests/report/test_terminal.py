@@ -77,7 +77,7 @@ COMMANDS = [
     "drift data --score score_lr --since 2026-01-14 --against 2026-01-13 --unit campaign",
     "churn data --cluster cluster_loose --from cluster_tight --unit campaign",
 ]
-WIDTHS = (500, 100, 60)
+WIDTHS = (500, 200, 100, 80, 60)
 WALK = """import fcntl, json, shlex, struct, sys, termios
 from streameval.cli import main
 for width in json.loads(sys.argv[1]):
