@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval._version import __version__
-from streameval.metrics.estimates import SCALES
+from streameval.metrics.estimates import SCALES, at_end
 from streameval.metrics.units import effective_units
 from streameval.report.terminal import Facts
 from streameval.saving import AsJson
@@ -179,7 +179,7 @@ def _sum(nights: Array) -> Array:
 
 
 class End(NamedTuple):
-    """One end of the interval of a window of a slice, and the change from the bound that it would have shown."""
+    """One end of the interval of a window of a slice, and the change from the bound that it would have shown or NaN."""
 
     value: float
     end: float
@@ -215,8 +215,10 @@ def judged_end(window: Window, at: int, scale: str, bound: float, sign: int) -> 
     if units < least:
         return f"{units:.3g} effective units, {least} are needed"
     form = SCALES[scale]
+    if value == (form.high if sign > 0 else form.low):
+        return End(value, value, math.nan)  # the best that there is
     if not form.low < value < form.high:
-        return f"the value {value:g} is at the end of its range"
+        return at_end(value)
     reach *= form.slope(value)
     end = form.back(form.to(value) + sign * reach)
     shown = abs(form.back(form.to(bound) - sign * reach) - bound) if form.low < bound < form.high else math.nan

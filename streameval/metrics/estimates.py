@@ -343,15 +343,20 @@ class Estimate:
 
     @property
     def unsound(self) -> str | None:
-        """Why the replicates give no standard error, however many units there are; None where they do."""
+        """Why the replicates give no interval, however many units there are; None where they do."""
+        if (reason := self.unusable) or self.known is not None or self.freedom >= _LEAST_FREEDOM:
+            return reason
+        return f"one block of units ({self.sizes.unit}) decides the value alone"
+
+    @property
+    def unusable(self) -> str | None:
+        """Why the replicates give no standard error, however few units decide; None where they do."""
         if self._given_reason or self.known is not None:
             return self._given_reason
         if self.deviations.size < 2 or np.isinf(self.replicates).any():
             return "a replicate is undefined"
         if not self._doubts.any() and self._off > _OFF * self.stderr:
             return TOO_COARSE
-        if self.freedom < _LEAST_FREEDOM:
-            return f"one block of units ({self.sizes.unit}) decides the value alone"
         return _TOO_ROUGH if self.inexactness > _INEXACT else None
 
     def shortage(self, side: str = "") -> str | None:

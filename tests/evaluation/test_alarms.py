@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +145,24 @@ def test_true_spread_is_about_the_mean_of_each_side() -> None:
     values, squares = np.r_[np.zeros(14), np.full(14, 5.0)], np.full(28, 0.1)
     assert true_spread(values, squares, np.repeat([0, 1], 14)) == (0.0, 26)
     assert true_spread(values, squares, np.zeros(28, int))[0] > 6
+
+
+def test_nights_near_a_perfect_value_stay_in_windows() -> None:
+    """Without those of AUC 1, or in which one block decides, the mean of the others would be too low."""
+    sizes, apart = Sizes("unit", {"rows": np.ones(128)}), np.zeros((2, 128))
+    apart[1, 0] = -0.05
+    ones = [
+        Estimate(Scalar.certain("roc_auc", 1 - 0.1 * i), 1 - 0.1 * i + row, sizes, "logit")
+        for i, row in enumerate(apart)
+    ]
+    ones[0] = replace(ones[0], reason="the value 1 is at the end of its range")
+    table = Replicates.of([Estimated(one, one) for one in ones]).table
+    assert table["problem"].to_pylist() == [None, None]
+    assert table["se.square"].to_pylist() == pytest.approx([0, apart[1].var() * 127])
+    nights = series(np.r_[np.full(20, 0.9), 1.0], 0.01)
+    last = windows(nights, np.arange(21) == 20, nights.floors(), 1e-5)[1]
+    assert judged_end(last, 0, "logit", 0.95, 1) == pytest.approx((1, 1, math.nan), nan_ok=True)
+    assert judged_end(last, 0, "logit", 0.95, -1) == "the value 1 is at the end of its range"
 
 
 def test_replicates_of_sampled_labels_have_the_larger_error() -> None:

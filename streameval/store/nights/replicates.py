@@ -69,7 +69,7 @@ class Replicates:
         estimates = [one.own for one in results]
         blocks = max((one.replicates.size for one in estimates), default=1) or 1
         around, rows = np.full((len(estimates), blocks), math.nan), np.zeros((len(estimates), blocks))
-        problems, units = [one.unsound or (_SAMPLED if one.drawn else None) for one in estimates], np.zeros(len(rows))
+        problems, units = list(map(_problem, results)), np.zeros(len(rows))
         for i, one in enumerate(estimates):
             if problems[i] is None and one.replicates.size == blocks:
                 units[i], kind = one.sizes.governing
@@ -116,6 +116,18 @@ class Replicates:
         slices = self.table.select(own).rename_columns([name.removeprefix(_SLICE) for name in own]).to_pylist()
         more = zip(from_arrow(self.table), slices, self.table["problem"].to_pylist(), strict=True)
         return [replace(one, slice=named or None, ci_reason=problem) for one, named, problem in more]
+
+
+def _problem(result: Estimated) -> str | None:
+    """Why an estimate has no replicates that nights can share.
+
+    A night whose value no block changes, or one alone, has its place in windows: left out, those near a perfect value
+    would be missing, and the mean of the others would be too low. The floor gives it an error.
+    """
+    one = result.own
+    if one.known is None and not one.deviations.any():
+        one = replace(one, reason=None)
+    return one.unusable or (_SAMPLED if one.drawn else None)
 
 
 class ReplicateCache:

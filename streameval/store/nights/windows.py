@@ -182,8 +182,9 @@ def _judge_windows(
         nights = int(recent[width].nights[at])
         return Judgement(rule.name, rule.text, "failed", one.value, reason, nights=nights, windows=drawn)
     change = "fall" if sign > 0 else "rise"
-    shown = [f"{digits(one.shown, 2)} {'in one night' if w == 1 else f'over {w}'}" for w, one in judged.items()]
-    reason = f"would have shown a {change} of {', '.join(shown)}"
+    finite = [(w, one.shown) for w, one in judged.items() if not math.isnan(one.shown)]
+    shown = [f"{digits(size, 2)} {'in one night' if w == 1 else f'over {w}'}" for w, size in finite]
+    reason = f"would have shown a {change} of {', '.join(shown)}" if shown else "no value is better"
     if short := [str(width) for width, one in ends.items() if one == TOO_FEW]:
         reason += (
             f"; windows of {' and '.join(short)} nights need more judged nights{'' if whole else ' (check --since)'}"
