@@ -153,9 +153,9 @@ def quietly(function: Callable[..., Any], *given: Any, **options: Any) -> Any:
 
 
 @settings(max_examples=60)
-@given(rankings())
-def test_agrees_with_the_peer(ranking: tuple[np.ndarray, np.ndarray, np.ndarray | None]) -> None:
-    """Numbers and every point of every curve are scikit-learn's, with weights, ties and one class."""
+@given(rankings(), st.sampled_from([1e-9, 0.1, 0.25, 1 / 3, 0.5, 0.999, 1, 1.0]))
+def test_agrees_with_the_peer(ranking: tuple[np.ndarray, np.ndarray, np.ndarray | None], max_fpr: float) -> None:
+    """Numbers, standardised areas up to a rate and every point of every curve: with weights, ties and one class."""
     y, s, w = ranking
     near(average_precision_score(y, s, sample_weight=w), quietly(peer.average_precision_score, y, s, sample_weight=w))
     for drop in (False, True):
@@ -172,17 +172,6 @@ def test_agrees_with_the_peer(ranking: tuple[np.ndarray, np.ndarray, np.ndarray 
     counted = np.ones(len(y)) if w is None else w
     both = counted[y == 0].any() and counted[y == 1].any()
     near(roc_auc_score(y, s, w), peer.roc_auc_score(y, s, sample_weight=w) if both else math.nan)
-
-
-@settings(max_examples=60)
-@given(rankings(), st.sampled_from([1e-9, 0.1, 0.25, 1 / 3, 0.5, 0.999, 1, 1.0]))
-def test_partial_areas_agree_with_the_peer(
-    ranking: tuple[np.ndarray, np.ndarray, np.ndarray | None], max_fpr: float
-) -> None:
-    """Areas up to a false positive rate are standardised as scikit-learn's."""
-    y, s, w = ranking
-    counted = np.ones(len(y)) if w is None else w
-    both = counted[y == 0].any() and counted[y == 1].any()
     want = peer.roc_auc_score(y, s, sample_weight=w, max_fpr=max_fpr) if both else math.nan
     np.testing.assert_allclose(roc_auc_score(y, s, w, max_fpr=max_fpr), want, rtol=1e-9, atol=1e-12)
 

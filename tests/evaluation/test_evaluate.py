@@ -55,56 +55,43 @@ def rows_of(table: pa.Table, *, weighted: bool) -> list[Row]:
     ]
 
 
-@pytest.mark.parametrize("kind", SCORE_TYPES, ids=str)
-@pytest.mark.parametrize("weighted", [False, True], ids=["counts", "weights"])
-def test_score_metrics_are_their_definitions(kind: pa.DataType, weighted: bool) -> None:
-    """Metrics of a ranking agree with the definitions; unweighted AUC and informedness to the last bit."""
+@settings(max_examples=120)
+@given(st.sampled_from(SCORE_TYPES).flatmap(scored), st.booleans(), st.sampled_from(["drop", "half"]), st.booleans())
+def test_score_metrics_are_their_definitions(table: pa.Table, weighted: bool, nan: str, approx: bool) -> None:
+    """Metrics of a ranking of every type agree with the definitions, or hold them; unweighted areas to the last bit.
 
-    @settings(max_examples=10)
-    @given(scored(kind))
-    def check(table: pa.Table) -> None:
-        weight = "weight" if weighted else None
-        result = evaluate(table, score="score", weight=weight, nan="drop", metrics=["ranking", "agc*"], threads=1)
-        rows = [row for row in rows_of(table, weighted=weighted) if not is_missing(row[0])]
-        truth = {"roc_auc": pairs_auc(rows), **curve_truth(groups_of(rows))}
-        for name, expected in truth.items():
-            value = result.value(name)
-            exactly = not weighted and name in {"roc_auc", "max_informedness"}
-            assert agrees(value, expected, exactly=exactly), (name, value, expected)
-            assert math.isnan(value) or 0 <= value <= 1 + 1e-15
-        assert {r.rows for r in result.results} == {len(rows)}
-        assert {r.positives for r in result.results} == {sum(label for _, label, _ in rows)}
-        assert all(r.exact == (r.reason is None) == (not math.isnan(r.value)) for r in result.results)
-        missing = table.num_rows - len(rows)
-        assert result.dropped == ((("NaN or null score score", missing),) if missing else ())
-
-    check()
-
-
-@pytest.mark.parametrize("weighted", [False, True], ids=["counts", "weights"])
-@pytest.mark.parametrize("approx", [False, True], ids=["exact", "approx"])
-def test_missing_scores_count_one_half(weighted: bool, approx: bool) -> None:
-    """Under ``half`` every pair with a NaN counts one half in AUC, and other metrics say why they are undefined."""
-
-    @settings(max_examples=15)
-    @given(scored(pa.float32()))
-    def check(table: pa.Table) -> None:
-        weight = "weight" if weighted else None
-        result = evaluate(table, score="score", weight=weight, nan="half", approx=approx, threads=1)
-        rows = rows_of(table, weighted=weighted)
-        expected = pairs_auc(rows, half=True)
-        if not approx or expected is None:
-            assert agrees(result.value("roc_auc"), expected, exactly=not weighted)
+    Under ``half`` every pair with a NaN counts one half in AUC, and other metrics say why they are undefined.
+    """
+    weight = "weight" if weighted else None
+    asked = {"metrics": ["ranking", "agc*"], "approx": approx, "threads": 1}
+    result = evaluate(table, score="score", weight=weight, nan=nan, **asked)
+    every = rows_of(table, weighted=weighted)
+    rows = [row for row in every if not is_missing(row[0])]
+    missing = len(every) - len(rows)
+    halved = nan == "half" and bool(missing)
+    truth = {
+        "roc_auc": pairs_auc(every if halved else rows, half=halved),
+        **({} if halved else curve_truth(groups_of(rows))),
+    }
+    for name, expected in truth.items():
+        value, (lower, upper) = result.value(name), result.interval(name)
+        exactly = not weighted and name in {"roc_auc", "max_informedness"}
+        if approx and expected is not None:
+            assert lower - 1e-12 <= float(expected) <= upper + 1e-12, (name, lower, expected, upper)
         else:
-            lower, upper = result.interval("roc_auc")
-            assert lower - 1e-12 <= float(expected) <= upper + 1e-12
-        if any(is_missing(score) for score, _, _ in rows):
-            assert math.isnan(result.value("max_informedness"))
-            assert math.isnan(result.value("average_precision"))
-            assert all("drop" in str(r.reason) for r in result.results if r.metric in {"pr_auc", "max_informedness"})
-        assert {r.rows for r in result.results} == {table.num_rows}
-
-    check()
+            assert agrees(value, expected, exactly=exactly), (name, value, expected)
+        assert math.isnan(value) or 0 <= value <= 1 + 1e-15
+    if halved:
+        assert math.isnan(result.value("max_informedness"))
+        assert math.isnan(result.value("average_precision"))
+        assert all("drop" in str(r.reason) for r in result.results if r.metric in {"pr_auc", "max_informedness"})
+    counted = every if nan == "half" else rows
+    assert {r.rows for r in result.results} == {len(counted)}
+    assert {r.positives for r in result.results} == {sum(label for _, label, _ in counted)}
+    if not approx:
+        assert all(r.exact == (r.reason is None) == (not math.isnan(r.value)) for r in result.results)
+    dropped = missing if nan == "drop" else 0
+    assert result.dropped == ((("NaN or null score score", dropped),) if dropped else ())
 
 
 LABELS = {
@@ -123,6 +110,11 @@ LABELS = {
     "large-strings": (["ham", "spam"], pa.large_string(), "spam"),
     "string-views": (["ham", "spam"], pa.string_view(), "spam"),
     "binaries": ([b"ham", b"spam"], pa.binary(), "spam"),
+    "bytes": ([b"ham", b"spam"], pa.binary(), b"spam"),
+    "no-text": ([b"ham", b"\xff"], pa.binary(), b"\xff"),
+    "largest": ([0, 2**64 - 1], pa.uint64(), 2**64 - 1),
+    "beyond-int64": ([1, 2**63], pa.uint64(), 2**63),
+    "text-of-largest": ([1, 2**64 - 1], pa.uint64(), "18446744073709551615"),
     "dictionaries": (["ham", "spam"], pa.dictionary(pa.int8(), pa.string()), "spam"),
     "float-pos-label": ([0.25, 0.1], pa.float32(), 0.1),
     "half-float-pos-label": ([np.float16(3), np.float16(1)], pa.float16(), 1),
@@ -187,40 +179,31 @@ def cluster_rows(table: pa.Table, nulls: str) -> list[tuple[int, int]]:
     return [(size, positives) for size, positives in sizes.values()]
 
 
-@pytest.mark.parametrize("kind", [*ID_TYPES, pa.string_view(), pa.null()], ids=str)
-def test_cluster_metrics_are_their_definitions(kind: pa.DataType) -> None:
+@st.composite
+def clustered(draw: st.DrawFn, kind: pa.DataType) -> pa.Table:
+    """A small table with ids of a type and labels."""
+    rows = draw(st.integers(1, 14))
+    values = st.none() if pa.types.is_null(kind) else id_values(kind)
+    labels = draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows))
+    return pa.table({"id": draw(columns(values, kind, rows)), "label": pa.array(labels, pa.int8())})
+
+
+@settings(max_examples=100)
+@given(
+    st.sampled_from([*ID_TYPES, pa.string_view(), pa.null()]).flatmap(clustered),
+    st.sampled_from(["drop", "singleton"]),
+    st.sampled_from([0, 1, 2.5, 3]),
+)
+def test_cluster_metrics_are_their_definitions(table: pa.Table, nulls: str, threshold: float) -> None:
     """AUL and ROC AUC by size agree with the definitions for every type of id, null policy and threshold."""
-
-    @settings(max_examples=10)
-    @given(st.data(), st.integers(1, 14), st.sampled_from(["drop", "singleton"]), st.sampled_from([0, 1, 2.5, 3]))
-    def check(data: st.DataObject, rows: int, nulls: str, threshold: float) -> None:
-        values = st.none() if pa.types.is_null(kind) else id_values(kind)
-        table = pa.table(
-            {
-                "id": data.draw(columns(values, kind, rows)),
-                "label": pa.array(data.draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)), pa.int8()),
-            }
-        )
-        result = evaluate(table, cluster="id", nulls=nulls, aul_threshold=threshold, threads=1)
-        clusters = cluster_rows(table, nulls)
-        points = [(size, 1, Fraction(positives)) for size, positives in clusters]
-        points += [(size, 0, Fraction(size - positives)) for size, positives in clusters]
-        assert agrees(result.value("roc_auc_by_size"), pairs_auc(points), exactly=True)
-        positives = sum(positives for _, positives in clusters)
-        expected = lift_truth(clusters, threshold)
-        assert agrees(result.value("aul"), expected, exactly=True)
-        assert {(r.rows, r.positives) for r in result.results} == {(sum(size for size, _ in clusters), positives)}
-
-    check()
-
-
-@pytest.mark.parametrize("values", [["", None, "a"], [b"", None, b"a"]], ids=["strings", "binaries"])
-def test_a_null_in_a_dictionary_is_a_null(values: list[Any]) -> None:
-    """A dictionary that holds null itself gives null ids, not the empty string."""
-    array = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 1], pa.int8()), pa.array(values))
-    table = pa.table({"label": [1, 0, 1, 0], "id": array})
-    result = evaluate(table, cluster="id", nulls="drop")
-    assert result.dropped == (("null cluster id", 2),)
+    result = evaluate(table, cluster="id", nulls=nulls, aul_threshold=threshold, threads=1)
+    clusters = cluster_rows(table, nulls)
+    points = [(size, 1, Fraction(positives)) for size, positives in clusters]
+    points += [(size, 0, Fraction(size - positives)) for size, positives in clusters]
+    assert agrees(result.value("roc_auc_by_size"), pairs_auc(points), exactly=True)
+    positives = sum(positives for _, positives in clusters)
+    assert agrees(result.value("aul"), lift_truth(clusters, threshold), exactly=True)
+    assert {(r.rows, r.positives) for r in result.results} == {(sum(size for size, _ in clusters), positives)}
 
 
 @pytest.mark.parametrize("approx", [False, True])
