@@ -10,9 +10,11 @@ Apache Hudi tables are refused, because their timelines determine which files ar
 
 from __future__ import annotations
 
+import posixpath
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -70,6 +72,13 @@ class LiveFile:
     rows: int | None = None
 
 
+@lru_cache
+def _above(directory: str) -> frozenset[str]:
+    """A directory and all directories above it."""
+    path = PurePosixPath(directory)
+    return frozenset(str(each) for each in (path, *path.parents) if each.name or directory[:1] == "/")
+
+
 @dataclass
 class Tables:
     """What the directories that one plan has inspected hold besides files to read: table formats, and other files.
@@ -106,9 +115,9 @@ class Tables:
         DataError
             If a directory belongs to another table format.
         """
-        above = {path for path, is_dir in paths if is_dir} | {
-            str(parent) for path, _ in paths for parent in PurePosixPath(path).parents if parent.name or path[:1] == "/"
-        }
+        above = frozenset(path for path, is_dir in paths if is_dir).union(
+            *(_above(posixpath.dirname(path)) for path, _ in paths)
+        )
         unknown = [directory for directory in sorted(above) if (place, directory) not in self._formats]
         formats = tree.formats(unknown) if unknown else {}
         self._formats |= {(place, directory): formats.get(directory) for directory in unknown}

@@ -9,6 +9,7 @@ columns, small row groups.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cache
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -93,15 +94,21 @@ def can_decode(
     flat = column.max_repetition_level == 0 and column.max_definition_level <= 1
     codecs, encodings = ({chunk.compression for chunk in chunks}, {e for chunk in chunks for e in chunk.encodings})
     physical, most = column.physical_type, CODED if coded else NARROW
-    known = kind == pa.bool_() and physical == "BOOLEAN"
-    if kind in _DTYPES:
-        known = _DTYPES[kind].name in _TYPES.get(physical, ())
-    elif pa.types.is_dictionary(kind) and kind == pa.dictionary(pa.int32(), kind.value_type):
-        known = kind.value_type in (pa.string(), pa.binary()) and physical == "BYTE_ARRAY"
-        if pa.types.is_fixed_size_binary(kind.value_type):
-            known = physical == "FIXED_LEN_BYTE_ARRAY"
     few = all(c.has_dictionary_page and c.total_uncompressed_size <= most * c.num_values for c in chunks)
-    return flat and known and (few or kind == pa.bool_()) and codecs <= CODECS and encodings <= _ENCODINGS
+    known = flat and _is_known(physical, kind) and codecs <= CODECS and encodings <= _ENCODINGS
+    return known and (few or kind == pa.bool_())
+
+
+@cache
+def _is_known(physical: str, kind: pa.DataType) -> bool:
+    """Whether values that are stored in a physical type are decoded here to an Arrow type."""
+    if kind in _DTYPES:
+        return _DTYPES[kind].name in _TYPES.get(physical, ())
+    if pa.types.is_dictionary(kind) and kind == pa.dictionary(pa.int32(), kind.value_type):
+        if pa.types.is_fixed_size_binary(kind.value_type):
+            return physical == "FIXED_LEN_BYTE_ARRAY"
+        return physical == "BYTE_ARRAY" and kind.value_type in (pa.string(), pa.binary())
+    return physical == "BOOLEAN" and kind == pa.bool_()
 
 
 class _Dictionary(NamedTuple):

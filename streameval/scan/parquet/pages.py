@@ -163,11 +163,12 @@ def fitting_rows(
     columns : columns whose texts are decoded to plain values
     most : largest number of rows
     """
-    longest = 0
-    for number in groups:
+    schema, longest = footer.schema, 0
+    leaves = [leaf for leaf in range(len(schema)) if schema.column(leaf).physical_type == "BYTE_ARRAY"]
+    leaves = [leaf for leaf in leaves if schema.column(leaf).path in columns]
+    for number in groups if leaves else ():
         group = footer.row_group(number)
-        chunks = [chunk for chunk in map(group.column, range(group.num_columns)) if chunk.path_in_schema in columns]
-        texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
+        texts = map(group.column, leaves)
         large = (c for c in texts if min(most, group.num_rows) * c.total_uncompressed_size > TEXT_BYTES)
         longest = max(longest, sum(Dictionary.of(handle, chunk).longest(handle, chunk) for chunk in large))
     return max(1, min(most, TEXT_BYTES // max(1, longest)))
