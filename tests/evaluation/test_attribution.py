@@ -63,6 +63,7 @@ def close(one: float, other: float) -> bool:
     return (isnan(one) and isnan(other)) or abs(one - other) < 1e-12
 
 
+@settings(max_examples=60)
 @given(ROWS)
 def test_costs_are_counted_and_add_up(rows: list[tuple[int, int, bool]]) -> None:
     """False and missed pairs are those of every group, counted one by one, in order, and their sums the totals."""
@@ -93,9 +94,8 @@ def test_costs_are_counted_and_add_up(rows: list[tuple[int, int, bool]]) -> None
     assert (found.totals["false_pairs"], found.totals["missed_pairs"]) == (truth.FP, truth.FN)
 
 
-@pytest.mark.parametrize("metric", GAINS)
-@given(rows=ROWS)
-@settings(max_examples=25)
+@given(st.sampled_from(list(GAINS)), ROWS)
+@settings(max_examples=80)
 def test_gains_are_those_of_the_table_computed_anew(metric: str, rows: list[tuple[int, int, bool]]) -> None:
     """Split the cluster, or join the pure clusters of the class, and evaluate again."""
     found = attribute(table_of(rows), cluster="c", classes="k", metric=metric, threads=1)
@@ -130,6 +130,7 @@ def area(groups: Sequence[tuple[int, Fraction | int]], height: int) -> Fraction:
     return total / (sum(rows for rows, _ in groups) * height)
 
 
+@settings(max_examples=60)
 @given(ROWS, st.integers(1, 4))
 def test_lost_areas_add_up(rows: list[tuple[int, int, bool]], threshold: int) -> None:
     """As fractions, the losses of all clusters are the area with those above the threshold pure less the area."""
@@ -164,18 +165,18 @@ def test_lost_areas_add_up(rows: list[tuple[int, int, bool]], threshold: int) ->
     assert worst.lost == sorted(worst.lost, reverse=True)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("top", [1, 5, 40])
-def test_what_a_sweep_drops_is_not_among_the_worst(seed: int, top: int) -> None:
+@pytest.mark.parametrize("seed", range(2))
+def test_what_a_sweep_drops_is_not_among_the_worst(seed: int) -> None:
     """Of many clusters the few kept are the head of all; ties are broken by id, and totals speak of all groups."""
     table = skewed(30_000, seed)
     asked: dict[str, Any] = {"cluster": "c", "classes": "k", "label": "label", "threads": 1}
     full = attribute(table, top=10**6, **asked)
-    few = attribute(table, top=top, **asked)
-    for name in ("merges", "splits", "impure"):
-        assert full.tables()[name].num_rows > 40
-        assert few.tables()[name].equals(full.tables()[name].slice(0, top))
-    assert few.totals == full.totals
+    for top in (1, 5, 40):
+        few = attribute(table, top=top, **asked)
+        for name in ("merges", "splits", "impure"):
+            assert full.tables()[name].num_rows > 40
+            assert few.tables()[name].equals(full.tables()[name].slice(0, top))
+        assert few.totals == full.totals
 
 
 NULLABLE = st.lists(
@@ -183,6 +184,7 @@ NULLABLE = st.lists(
 ).filter(lambda rows: any(row != (None, None) for row in rows))
 
 
+@settings(max_examples=50)  # an example makes two runs
 @given(NULLABLE)
 def test_null_ids_are_singletons_without_a_name(rows: list[tuple[int | None, int | None]]) -> None:
     """They cost what singletons cost; in the largest cells they have no id."""
@@ -219,8 +221,10 @@ def skewed(rows: int, seed: int = 0) -> pa.Table:
     return pa.table({"k": classes, "c": clusters, "label": label, "text": [f"text {i % 977}" for i in range(rows)]})
 
 
-@pytest.mark.parametrize("kind", ["int64", "uint64", "string", "binary"])
-@pytest.mark.parametrize("scope", ["global", "partition"])
+@pytest.mark.parametrize(
+    ("kind", "scope"),
+    [("int64", "global"), ("uint64", "partition"), ("string", "global"), ("string", "partition"), ("binary", "global")],
+)
 def test_neither_layout_nor_threads_nor_memory_change_a_table(tmp_path: Path, kind: str, scope: str) -> None:
     """Ids of any type, in any files, come back as in the data."""
     table = skewed(20_000)
@@ -248,7 +252,7 @@ def test_neither_layout_nor_threads_nor_memory_change_a_table(tmp_path: Path, ki
 @pytest.mark.parametrize("items", [12, 1 << 20])
 def test_giants_are_streamed(items: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clusters and classes too large for an interval cost what they cost in one piece, rows without a class too."""
-    table = skewed(9000)
+    table = skewed(3000)
     holed = pa.array([None if i % 3 == 0 else k for i, k in enumerate(table["k"].to_pylist())])
     asked: dict[str, Any] = {"cluster": "c", "classes": "k", "nulls": "singleton", "threads": 1}
     both = table, table.set_column(0, "k", holed)
@@ -338,9 +342,6 @@ def test_a_reader_is_read_once() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({}, OptionError, r"merges and splits need a cluster column .* impure clusters need it with a label"),
-        ({"score": "raw"}, OptionError, "slices need a score and a slicing column"),
-        ({"by": "k"}, OptionError, "by would change nothing without a score"),
         ({"by": "k", "score": "f", "metric": "agc*"}, OptionError, "names 2 metrics"),
         ({"classes": "k", "changed_from": "k"}, OptionError, "exclude each other"),
         ({"classes": "k", "top": 0}, OptionError, "top=0"),
@@ -348,9 +349,6 @@ def test_a_reader_is_read_once() -> None:
         ({"classes": "k", "metric": "rand_index"}, OptionError, "choose one of adjusted_rand_index, .*bcubed_fscore"),
         ({"classes": "k", "examples": "no"}, MissingColumnError, "no"),
         ({"classes": "k", "examples": "raw"}, SchemaError, "examples column 'raw' has type binary"),
-        ({"classes": "k", "examples_per": 2}, OptionError, "examples_per would change nothing without"),
-        ({"classes": "k", "aul_threshold": 2}, OptionError, "aul_threshold would change nothing without labels"),
-        ({"label": "label", "metric": "bcubed_recall"}, OptionError, "metric would change nothing without classes"),
         ({"label": "label", "aul_threshold": 0}, OptionError, "aul_threshold=0"),
         ({"classes": "k", "cluster_scope": "partition"}, OptionError, "tables in memory have no partitions"),
         ({"classes": "null"}, NullError, "class column 'null' has nulls"),

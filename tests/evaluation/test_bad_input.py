@@ -59,14 +59,6 @@ def write(path: Path, columns: dict[str, Any] | None = None, **options: Any) -> 
     return path
 
 
-# -- what is not there ------------------------------------------------------------------------------------------------
-
-
-def test_nothing_to_evaluate_is_a_usage_error() -> None:
-    """Without a score or a cluster column there is nothing to do."""
-    refused(OptionError, pa.table(GOOD), "--score", "--cluster", score=None)
-
-
 # -- files that do not fit, or cannot be read -------------------------------------------------------------------------
 
 
@@ -76,8 +68,6 @@ def test_nothing_to_evaluate_is_a_usage_error() -> None:
         ("score", ["a", "b", "c", "d"], ("'score'", "string")),
         ("score", [Decimal(10**20)] * 4, ("'score'", "decimal", "18 digits")),
         ("score", [[1.0]] * 4, ("'score'", "nested")),
-        ("id", [1.5] * 4, ("'id'", "double", "cast")),
-        ("id", [True] * 4, ("'id'", "bool", "cast")),
         ("weight", ["1"] * 4, ("'weight'", "string")),
     ],
 )
@@ -268,20 +258,6 @@ def test_labels_that_are_not_utf8_are_labels() -> None:
     assert "has no label 'ham'; it has 'spam', '\\udcff'" in refused(LabelError, table, pos_label="ham")
 
 
-def test_bytes_name_the_label_of_a_binary_column() -> None:
-    """Also bytes that are not text; text stands for its bytes."""
-    for positive in (b"spam", "spam", b"\xff"):
-        label = positive.encode() if isinstance(positive, str) else positive
-        assert evaluate(labelled([b"ham", label, label]), score="score", pos_label=positive).positives == 2
-
-
-@pytest.mark.parametrize("positive", [2**64 - 1, 2**63, "18446744073709551615"])
-def test_the_largest_integers_are_labels(positive: int | str) -> None:
-    """Those that only unsigned integers of 64 bits hold."""
-    table = labelled([0, 1, int(positive)], pa.uint64())
-    assert evaluate(table, score="score", pos_label=positive).positives == 1
-
-
 # -- options ----------------------------------------------------------------------------------------------------------
 
 
@@ -302,6 +278,9 @@ def test_the_largest_integers_are_labels(positive: int | str) -> None:
         ({"score": ["score", ""]}, ("a name is empty",)),
         ({"score": 3}, ("score=3", "a name or a list of names")),
         ({"truncate": "0.1"}, ("truncate='0.1'", "a number or a list of numbers")),
+        ({"score": None}, ("--score", "--cluster")),
+        ({"spill": 3}, ("spill=3 must be",)),
+        ({"progress": 3}, ("progress=3 must be",)),
     ],
 )
 def test_bad_options_show_what_there_is(options: dict[str, Any], words: tuple[str, ...]) -> None:
@@ -458,21 +437,6 @@ def test_a_missing_column_of_labels_says_how_to_name_one(tmp_path: Path) -> None
     assert "--label" not in told  # the column decides, not the text of the message
 
 
-@pytest.mark.parametrize(
-    ("metric", "given", "remedy"),
-    [
-        ("roc_auc", {"score": None, "cluster": "id"}, "name one (--score)"),
-        ("aul", {}, "name one (--cluster)"),
-        ("v_measure", {}, "name both (--cluster, --classes)"),
-        ("agc_approx", {}, "(--approx-agc)"),
-        ("quantile@0.5", {}, "name one (--sketch)"),
-    ],
-)
-def test_a_metric_without_its_input_says_what_to_add(metric: str, given: dict[str, Any], remedy: str) -> None:
-    """The metric exists, so that a suggestion of another name would mislead."""
-    refused(OptionError, pa.table(GOOD), f"metric {metric!r} needs", remedy, metrics=metric, **given)
-
-
 @pytest.mark.parametrize("label", [[0, 1], [0.0, 1.0], ["a", "b"], [True, False]])
 def test_a_positive_label_that_is_no_text_is_refused(label: list[Any]) -> None:
     """The shell may give bytes that are no UTF-8; Arrow raised a raw UnicodeEncodeError."""
@@ -523,12 +487,6 @@ def test_a_slice_is_a_mapping() -> None:
     found = evaluate(pa.table(GOOD), score="score", by="id")
     with pytest.raises(OptionError, match=r"slice='1' must map each slicing column to a value, such as \{'id': 1\}"):
         found.value("roc_auc", slice="1")
-
-
-@pytest.mark.parametrize(("name", "value"), [("spill", 3), ("progress", 3)])
-def test_what_cannot_be_used_is_refused_before_the_run(name: str, value: Any) -> None:
-    """Neither a directory nor a function."""
-    refused(OptionError, pa.table(GOOD), f"{name}=3 must be", **{name: value})
 
 
 def test_explain_takes_the_arguments_of_evaluate() -> None:

@@ -228,7 +228,7 @@ def parts(data: pa.Table, by: str) -> list[list[Any]]:
 def test_weighted_slices_are_their_rows_alone(kind: type, digits: int | None) -> None:
     """To the last bit, for weights of any size: slices in large buckets and in small ones, equal scores or none."""
     by = ["group", "odd", "group,odd"] if (kind is np.float64) == (digits is None) else ["group"]
-    rows, rng = 60_000, np.random.default_rng(5)
+    rows, rng = 20_000, np.random.default_rng(5)
     score = 0.75 + rng.random(rows) / 512 if digits is None else rng.normal(size=rows).round(digits)
     data = pa.table(
         {
@@ -415,9 +415,7 @@ def test_a_column_of_ids_is_refused_early(kind: str, monkeypatch: pytest.MonkeyP
         ("length=", OptionError, "edges are ascending numbers"),
         ("country=0,2", SchemaError, "needs a column of numbers; column 'country' has type string"),
         ("rows", OptionError, "rename the slicing column"),
-        ("score", OptionError, "a slice would hold rows of one score"),
         ("", OptionError, "a name is empty"),
-        ("country,", OptionError, "by='country,': a column is missing before or after a comma"),
         (",", OptionError, "by=',': a column is missing before or after a comma"),
         ("length=a,b", OptionError, "by='length=a,b': edges are ascending numbers"),
     ],
@@ -463,20 +461,14 @@ def test_a_column_with_exactly_the_name_of_a_slice_is_the_slice(tmp_path: Path, 
         ),
         (pa.array([math.nan, 0.0, 0.0], pa.float32()), pa.array([-0.0, math.nan, 0.5]), {"nan": 2, 0.0: 3, 0.5: 1}),
         (pa.array([None] * 3, pa.null()), pa.array(["a", "a", None]), {None: 4, "a": 2}),
-        (pa.array([1, 1, 2]), pa.array(["1", "1", "2"]), "no type holds both without loss"),
-        (pa.array([True, False, True]), pa.array([1, 0, 1]), "no type holds both without loss"),
     ],
-    ids=["widths", "texts", "NaN", "nulls", "numbers and texts", "truth and numbers"],
+    ids=["widths", "texts", "NaN", "nulls"],
 )
 def test_slicing_columns_of_two_types(tmp_path: Path, first: pa.Array, second: pa.Array, expected: Any) -> None:
-    """Equal values of two files are one slice where one type holds both; else the file is named."""
+    """Equal values of two files are one slice where one type holds both; `test_types.py` has others."""
     for name, column in (("1", first), ("2", second)):
         table = pa.table({"label": [0, 1, 1], "score": [0.1, 0.2, 0.3], "g": column})
         pq.write_table(table, tmp_path / f"{name}.parquet")
-    if isinstance(expected, str):
-        with pytest.raises(SchemaError, match=rf"2\.parquet: column 'g' is .*{expected}"):
-            evaluate(tmp_path, score="score", by="g", metrics="roc_auc", threads=1)
-        return
     found = evaluate(tmp_path, score="score", by="g", metrics="roc_auc", threads=1).slices("g").to_pylist()
     rows = {"nan" if row["g"] != row["g"] else row["g"]: row["rows"] for row in found}
     assert rows == expected
@@ -566,7 +558,7 @@ def test_histograms_beyond_the_budget_are_refused() -> None:
 def test_parts_of_times_are_those_of_the_zone(tmp_path: Path, zones: tuple[str | None, str | None]) -> None:
     """Of the column's zone or the requested one, in files of several zones; in their own order; results name it."""
     rng, zone, files = np.random.default_rng(0), ZoneInfo("America/New_York"), []
-    seconds = rng.integers(1_772_000_000, 1_776_000_000, 400)  # the clocks change in both zones
+    seconds = rng.integers(1_772_900_000, 1_774_800_000, 400)  # the clocks change in both zones
     labels, scores = rng.integers(0, 2, 400), rng.integers(0, 50, 400)
     for i, name in enumerate(zones):
         half = slice(200 * i, 200 * i + 200)

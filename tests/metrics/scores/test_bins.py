@@ -289,16 +289,16 @@ def test_areas_over_campaigns_of_equal_scores_are_right_or_null(options: dict[st
     assert None in found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_areas_of_ordinary_scores_keep_their_intervals(seed: int) -> None:
     """Ties in bins do not matter where no campaign is in one bin: values and differences of areas have intervals."""
     rng = np.random.default_rng(seed)
-    rows = _rows(rng, *((4000, 4000), (4000, 400), (30_000, 3000))[seed % 3])
+    rows = _rows(rng, *((4000, 4000), (4000, 400), (16_000, 1600))[seed % 3])
     logit = np.log(rows["score"] / (1 - rows["score"])) + 0.7 * rng.normal(size=rows["unit"].max() + 1)[rows["unit"]]
     second = logit + rng.normal(size=logit.size)
     shapes = (lambda x: x, lambda x: 1 / (1 + np.exp(-x)), lambda x: 1 / (1 + np.exp(-4 * x)), lambda x: 1e6 + x)
     table = pa.table(rows | {"score": shapes[seed % 4](logit), "second": shapes[seed % 4](second)})
-    more = {"weight": "weight"} if seed == 11 else {}
+    more = {"weight": "weight"} if seed == 7 else {}
     given = {"score": ["score", "second"], "baseline": "score", "unit": "unit", "truncate": (0.1, 0.4), **more}
     results = evaluate(table, metrics=AREAS, **given).results
     assert {one.of for one in results} == {"score", "second", "second − score"}
