@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from nightly import CLUSTERS, DATA, FEW, NIGHTS, OPTIONS, SCORES, correct, land
+from processes import run
 
 from streameval import Store, evaluate
-from streameval.cli import main
 from streameval.errors import DataError, LabelError, MissingInputError, OptionError, SchemaError, StoreError
 
 if TYPE_CHECKING:
@@ -232,38 +231,33 @@ def test_a_store_that_is_not_there_is_said_to_be_so(tmp_path):
 # -- the command line -------------------------------------------------------------------------------------------------
 
 
-def run(*words: object) -> tuple[int, str, str]:
-    """Run a command: status, stdout, stderr."""
-    done = CliRunner().invoke(main, [str(word) for word in words])
-    return done.exit_code, done.stdout, done.stderr
-
-
 def test_the_command_line_does_all_of_it(data, tmp_path):
     """Update, show, replace, remove, versions; JSON alone on stdout; status 2 for usage."""
     store = tmp_path / "store"
     options = ("--score", "score_lr", "--cluster", "cluster_loose")
-    told = run("update", store, data, "--dry-run", *options)[2]
+    told = run("update", store, data, "--dry-run", *options).stderr
     assert "would do: 3 new (night=2026-01-01, night=2026-01-02, night=2026-01-03); no store yet\n" in told
     assert told.endswith("keeps scores score_lr; clusters cluster_loose; labels label\n")
-    assert run("update", store, data, *options)[0] == 0
-    status, out, _ = run("show", store, "--json", "-", "--quiet")
-    assert (status, json.loads(out)) == (0, evaluate(data, **FEW).to_dict())
-    assert "1 changed" in run("replace", store, correct(NIGHTS[0], data))[2]
-    assert "1 removed" in run("remove", store, NIGHTS[1])[2]
-    assert json.loads(run("show", store, "--as-of", 0, "--json", "-")[1]) == json.loads(out)
-    assert "roc_auc" in run("show", store, "--last", 1)[1]
-    listed = json.loads(run("info", store, "--versions", "--json", "-")[1])["versions"]
-    told = run("info", store, "--versions")[1].partition("version  when")[2]
+    assert run("update", store, data, *options).exit_code == 0
+    shown = run("show", store, "--json", "-", "--quiet")
+    out = json.loads(shown.stdout)
+    assert (shown.exit_code, out) == (0, evaluate(data, **FEW).to_dict())
+    assert "1 changed" in run("replace", store, correct(NIGHTS[0], data)).stderr
+    assert "1 removed" in run("remove", store, NIGHTS[1]).stderr
+    assert json.loads(run("show", store, "--as-of", 0, "--json", "-").stdout) == out
+    assert "roc_auc" in run("show", store, "--last", 1).stdout
+    listed = json.loads(run("info", store, "--versions", "--json", "-").stdout)["versions"]
+    told = run("info", store, "--versions").stdout.partition("version  when")[2]
     assert [fact["version"] for fact in listed] == [2, 1, 0]
     times = [line.split()[1] for line in told.splitlines()[1:]]
     assert times == [fact["when"] for fact in listed]
     assert told.splitlines()[1].endswith(f"Z  1 removed ({NIGHTS[1]})")
-    assert json.loads(run("show", store, "--as-of", times[2], "--json", "-")[1]) == json.loads(out)
-    assert json.loads(run("show", store, "--as-of", listed[2]["when"], "--json", "-")[1]) == json.loads(out)
-    assert "there is no store" in run("info", tmp_path / "none")[2]
-    assert run("update", store, data, "--score", "score_q")[0] == 2
-    assert run("show", tmp_path / "none")[0] == 1
-    assert run("show", store, "--storage", "nothing")[0] == 2
+    assert json.loads(run("show", store, "--as-of", times[2], "--json", "-").stdout) == out
+    assert json.loads(run("show", store, "--as-of", listed[2]["when"], "--json", "-").stdout) == out
+    assert "there is no store" in run("info", tmp_path / "none").stderr
+    assert run("update", store, data, "--score", "score_q").exit_code == 2
+    assert run("show", tmp_path / "none").exit_code == 1
+    assert run("show", store, "--storage", "nothing").exit_code == 2
 
 
 def test_the_date_of_a_night_is_that_of_its_key(tmp_path):

@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from processes import run
 
 from streameval import Store, attribute, evaluate
-from streameval.cli import main
 from streameval.errors import OptionError
 
 if TYPE_CHECKING:
@@ -136,30 +135,24 @@ def test_a_store_that_lacks_the_table_says_so(nights: Path, tmp_path: Path) -> N
         made.attribute(cluster="cluster", classes="campaign")
 
 
-def run(*words: Any) -> tuple[int, str]:
-    """Status and output of a command."""
-    done = CliRunner().invoke(main, [str(word) for word in words])
-    return done.exit_code, done.output
-
-
 def test_a_store_stands_where_data_may(nights: Path, store: Store) -> None:
     """`attribute` takes it, with nights chosen; for `evaluate`, it is an alias of `show`."""
     asked = ("--cluster", "cluster", "--classes", "campaign", "--json", "-")
-    status, output = run("attribute", store.name, *asked, "--last", 2)
-    assert status == 0, output
-    assert json.loads(output)["rows"] == 1800
-    status, output = run("attribute", store.name, nights, *asked, "--examples", "text")
-    assert status == 0, output
-    assert json.loads(output)["merges"][0]["examples"]
-    status, output = run("show", store.name, "--score", "score", "--last", 1, "--json", "-")
-    assert status == 0, output
+    done = run("attribute", store.name, *asked, "--last", 2)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["rows"] == 1800
+    done = run("attribute", store.name, nights, *asked, "--examples", "text")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["merges"][0]["examples"]
+    done = run("show", store.name, "--score", "score", "--last", 1, "--json", "-")
+    assert done.exit_code == 0, done.output
     night = nights / f"night=2026-01-0{NIGHTS}"
     want = evaluate(night, score="score").value("roc_auc")
-    assert json.loads(output)["results"][0]["value"] == want
+    assert json.loads(done.stdout)["results"][0]["value"] == want
     for chosen in ((), ("--last", 1)):
         both = [run(verb, store.name, "--score", "score", *chosen, "--json", "-") for verb in ("evaluate", "show")]
-        assert both[0] == both[1]
-    assert run("evaluate", store.name, nights, "--score", "score")[0] == 2
+        assert both[0].output == both[1].output
+    assert run("evaluate", store.name, nights, "--score", "score").exit_code == 2
 
 
 def test_data_that_lack_a_night_are_refused(nights: Path, store: Store) -> None:
