@@ -87,7 +87,7 @@ def _scores(table: pa.Table) -> None:
         evaluate(table, score=scores, by=columns, metrics=["roc_auc", "average_precision"])
     for weight in (None, "weight"):
         evaluate(table, score=scores[:2], weight=weight, by=["country", "text"])
-        evaluate(table, score=scores[:2], weight=weight, ci=0.95, by="country", at="fpr=0.01", baseline="f4")
+        evaluate(table, score=scores[:2], weight=weight, ci=0.95, by="length=50", at="fpr=0.01", baseline="f4")
         evaluate(table, score=scores[:2], weight=weight, unit="campaign", baseline="f4")
     for groups in ("campaign", "text"):
         evaluate(table, score=scores[:2], mean_over=groups)
