@@ -1,5 +1,6 @@
-/* Counts the calls that change files below a directory, and at one of them kills the process or says ENOSPC.
-   A sync changes nothing that another process sees, and a deletion needs no space: each counts for the other fault. */
+/* Counts the calls that change files below a directory; at each of them stops the process, or at one says ENOSPC.
+   A process that is stopped before a call has left what one leaves that is killed there. A sync changes nothing that
+   another process sees, and a deletion needs no space: each counts for the other fault. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -32,9 +33,10 @@ static int open_here(int fd) {
     path[n] = 0; return here(path);
 }
 static int due(void) {
-    if (atomic_fetch_add(&calls, 1) != at) return 0;
-    if (!fails) kill(getpid(), SIGKILL);
-    errno = ENOSPC; return 1;
+    long call = atomic_fetch_add(&calls, 1); int saved = errno;
+    if (!fails) raise(SIGSTOP); /* all threads, before this one goes on */
+    errno = fails && call == at ? ENOSPC : saved;
+    return fails && call == at;
 }
 #define REAL(name) static __typeof__(name) *real; if (!real) real = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
 ssize_t write(int fd, const void *b, size_t n) { REAL(write); if (open_here(fd) && due()) return -1; return real(fd, b, n); }

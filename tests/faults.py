@@ -1,11 +1,11 @@
 """Faults: a process in which an update is killed, or told that the disk is full, at any call that writes.
 
 Run with a small library preloaded (``faults.c``) that counts the calls of the C library which change files, those of
-CPython, Arrow and deltalake alike. Every run is a forked child with a separate copy of the store. Other children
-judge the result, many stores each, so that no thread of deltalake lives in a process that forks. Two lanes share the
-runs.
+CPython, Arrow and deltalake alike. An update runs in a forked child with a separate copy of the store. What a kill at a
+call leaves is what is there while the child stops before the call, so that one update meets all kills. Another child
+judges the stores, so that no thread of deltalake lives in a process that forks.
 
-    python faults.py MODE STORE DATA WORK COUNT STEP
+    python faults.py MODE STORE DATA WORK STEP
     python faults.py race STORE DATA NIGHT…
 
 The first prints one JSON object: runs, how many ended before and after the commit, and what went wrong; the second the
@@ -29,12 +29,19 @@ import time
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-LANES = 2
-BATCH = 12  # stores judged by one process
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 TEMPORARY = re.compile(r"\.part$|#\d+$")  # of files that are being written
 RANDOM = re.compile(r"-[0-9a-f]{16}(?=\.)|[0-9a-f]{32}(?=\.part)")  # of a file's name
+DIGEST = re.compile(r"[0-9a-f]{64}")  # of a file, that of a table has the time in it
+TABLES = ("ledger", "history", "checks", "labels")
 
 
 def forked(work) -> int:
@@ -124,85 +131,89 @@ def judged_all(stores: list[Path], data: Path, states: list[dict], told: Path) -
     told.write_text(json.dumps(found))
 
 
-def killed(store: Path, data: Path, after: float) -> int:
-    """Update in a child that is killed after some seconds unless it has ended; its status."""
-    pid = forked(lambda: updated(store, data))
-    end = os.pidfd_open(pid)
-    select.select([end], [], [], after)
-    os.close(end)
-    os.kill(pid, signal.SIGKILL)
-    return ended(pid)
+def stopped(store: Path, data: Path, work: Path, _: int) -> Iterator[tuple[Path, int]]:
+    """Update in a child that stops before each call that writes; copies of the store at each, as a kill leaves it."""
+
+    def armed() -> int:
+        ctypes.CDLL(None).shim_arm(str(whole).encode(), ctypes.c_long(0), False)
+        return updated(whole, data)
+
+    whole = shutil.copytree(store, work / "stopped")
+    pid = forked(armed)
+    for call in count():
+        _, status = os.waitpid(pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            assert os.waitstatus_to_exitcode(status) == 0
+            return
+        yield shutil.copytree(whole, work / f"run-{call}"), -signal.SIGKILL
+        os.kill(pid, signal.SIGCONT)
 
 
-def faulty(store: Path, data: Path, call: int, *, full: bool) -> int:
-    """Update in a child that is killed, or out of space, at a call that writes; its status, 7 if there are fewer."""
+def filled(store: Path, data: Path, work: Path, step: int) -> Iterator[tuple[Path, int]]:
+    """Update in children that are out of space at each `step`-th call that writes; their stores and statuses."""
 
     def armed() -> int:
         shim = ctypes.CDLL(None)
-        shim.shim_arm(str(store).encode(), ctypes.c_long(call), full)
-        status = updated(store, data)
-        return status if shim.shim_calls() > call else 7
+        shim.shim_arm(str(run).encode(), ctypes.c_long(call), True)
+        status = updated(run, data)
+        return status if shim.shim_calls() > call else 7  # fewer calls than that
 
-    return child(armed)
+    for call in count(0, step):
+        run = shutil.copytree(store, work / f"run-{call}")
+        if (status := child(armed)) == 7:
+            return
+        yield run, status
+
+
+def struck(store: Path, data: Path, work: Path, kills: int) -> Iterator[tuple[Path, int]]:
+    """Update in children that are killed at random times; their stores, if they had not ended by then."""
+    draw, span, left = random.Random(0), 1.0, kills
+    while left:
+        run, began = shutil.copytree(store, work / f"run-{left}"), time.perf_counter()
+        pid = forked(partial(updated, run, data))
+        end = os.pidfd_open(pid)
+        select.select([end], [], [], draw.random() * span)
+        os.close(end)
+        os.kill(pid, signal.SIGKILL)
+        if (status := ended(pid)) == 0:
+            span = 1.2 * (time.perf_counter() - began)  # the time that an update takes now
+            shutil.rmtree(run)
+        else:
+            yield run, status
+            left -= 1
 
 
 def looks(store: Path) -> str:
-    """A digest of the files of a store, names and bytes, but for what is random in names.
+    """A digest of the files of a store, names and contents, but for times and what is random.
 
     Of files that are not complete it has that there are some in a folder: no reader opens them.
     """
     files = set()
     for path in store.rglob("*"):
-        name = RANDOM.sub("", str(path.relative_to(store)))
+        name = str(path.relative_to(store))
         if TEMPORARY.search(name):
             files.add((str(path.parent.relative_to(store)), "incomplete"))
+        elif path.is_file():
+            in_table = name.startswith(TABLES)
+            files.add((RANDOM.sub("", DIGEST.sub("", name) if in_table else name), content(path, in_table=in_table)))
         else:
-            files.add((name, hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""))
+            files.add((name, ""))
     return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()
 
 
-def lane(mode: str, store: Path, data: Path, work: Path, runs: range, states: list[dict], span: float) -> dict:
-    """Some of the runs, judged by the dozen; stores that look alike are judged once."""
-    outcome, draw, todo = {"runs": 0, "before": 0, "after": 0, "faults": []}, random.Random(runs.start), list(runs)
-    known: dict[str, int] = {}
-    while todo:
-        batch, todo = todo[:BATCH], todo[BATCH:]
-        statuses: dict[int, int] = {}
-        for i in batch:
-            shutil.copytree(store, work / f"run-{i}")
-            if mode == "random":
-                statuses[i], span = struck(work / f"run-{i}", store, data, draw, span)
-            else:
-                statuses[i] = faulty(work / f"run-{i}", data, i, full=mode == "full")
-            if statuses[i] == 7:  # fewer calls than that
-                del statuses[i]
-                todo = []
-                break
-        told, seen = work / f"judged-{runs.start}", {i: looks(work / f"run-{i}") for i in statuses}
-        new = {look: work / f"run-{i}" for i, look in seen.items() if look not in known}
-        assert child(partial(judged_all, list(new.values()), data, states, told)) == 0
-        known |= dict(zip(new, json.loads(told.read_text()), strict=True))
-        for i, status in statuses.items():
-            found = known[seen[i]]
-            outcome["runs"] += 1
-            if found in (10, 11) and status in (0, 3, -signal.SIGKILL) and not (status == 0 and found == 10):
-                outcome["before" if found == 10 else "after"] += 1
-            else:
-                outcome["faults"].append([i, status, found])
-            shutil.rmtree(work / f"run-{i}")
-    return outcome
-
-
-def struck(run: Path, store: Path, data: Path, draw: random.Random, span: float) -> tuple[int, float]:
-    """Update copies of a store until one is killed within `span` seconds; its status, and the new span."""
-    while True:
-        began = time.perf_counter()
-        status = killed(run, data, draw.random() * span)
-        if status != 0:
-            return status, span
-        span = 1.2 * (time.perf_counter() - began)  # the time that an update takes now, whatever else the machine does
-        shutil.rmtree(run)
-        shutil.copytree(store, run)
+def content(path: Path, *, in_table: bool) -> str:
+    """What a file says: the rows or the kinds of actions of one that belongs to a table, else all bytes."""
+    try:
+        if in_table and path.suffix == ".json":
+            return repr([sorted(json.loads(line)) for line in path.read_text().splitlines()])
+        if in_table and path.name.endswith(".checkpoint.parquet"):
+            return str(pq.read_metadata(path).num_rows)
+        if in_table and path.suffix == ".parquet":
+            rows = pq.read_table(path, partitioning=None, use_threads=False).to_pylist()
+            return RANDOM.sub("", repr([row | {"updated": None} for row in rows]))
+    except (OSError, ValueError):  # it is damaged
+        pass
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def raced(store: Path, data: Path, nights: list[str]) -> list[int]:
@@ -250,30 +261,35 @@ def warm(store: Path, data: Path, scratch: Path) -> None:
             files.write(state.merge(state))
 
 
-def main(mode: str, store: Path, data: Path, work: Path, count: int, step: int) -> dict:
-    """All runs of a mode: ``kill`` or ``full`` at each `step`-th call that writes, or ``random`` kills that strike."""
+MODES = {"kill": stopped, "full": filled, "random": struck}
+
+
+def main(mode: str, store: Path, data: Path, work: Path, step: int) -> dict:
+    """All runs of a mode; stores that look alike are judged once."""
     from streameval.store.files import compaction
 
     compaction.FAN = 2  # so that an update of two nights merges them
     warm(store, data, work / "warm")
     gc.collect()
     gc.freeze()  # forks then share these objects' memory with the parent
-    copy = work / "after"
-    shutil.copytree(store, copy)
-    before, began = told(store, work), time.perf_counter()
+    copy = shutil.copytree(store, work / "after")
+    before = told(store, work)
     assert child(partial(updated, copy, data)) == 0
-    span = 2 * (time.perf_counter() - began)  # an update takes longer while another runs
-    states = [before, told(copy, work)]
-    parts = [work / f"lane-{n}" for n in range(LANES)]
-
-    def one(n: int) -> None:
-        found = lane(mode, store, data, work, range(n * step, count, LANES * step), states, span)
-        parts[n].write_text(json.dumps(found))
-
-    pids = [forked(partial(one, n)) for n in range(LANES)]
-    assert [ended(pid) for pid in pids] == [0] * LANES
-    found = [json.loads(part.read_text()) for part in parts]
-    return {key: sum((part[key] for part in found), start=type(found[0][key])()) for key in found[0]}
+    states, runs, stores = [before, told(copy, work)], [], {}
+    for run, status in MODES[mode](store, data, work, step):
+        runs.append((run.name, status, looks(run)))
+        if stores.setdefault(runs[-1][2], run) is not run:
+            shutil.rmtree(run)
+    assert child(partial(judged_all, list(stores.values()), data, states, work / "judged")) == 0
+    judgements = dict(zip(stores, json.loads((work / "judged").read_text()), strict=True))
+    outcome = {"runs": len(runs), "before": 0, "after": 0, "faults": []}
+    for name, status, look in runs:
+        found = judgements[look]
+        if found in (10, 11) and status in (0, 3, -signal.SIGKILL) and not (status == 0 and found == 10):
+            outcome["before" if found == 10 else "after"] += 1
+        else:
+            outcome["faults"].append([name, status, found])
+    return outcome
 
 
 if __name__ == "__main__":
@@ -281,5 +297,5 @@ if __name__ == "__main__":
     if mode == "race":
         outcome = raced(Path(where), Path(what), rest)
     else:
-        outcome = main(mode, Path(where), Path(what), Path(rest[0]), int(rest[1]), int(rest[2]))
+        outcome = main(mode, Path(where), Path(what), Path(rest[0]), int(rest[1]))
     sys.stdout.write(json.dumps(outcome))
