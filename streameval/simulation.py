@@ -62,6 +62,7 @@ from streameval.errors import OptionError, StreamevalError
 from streameval.forks import compute
 from streameval.posix import available_threads
 from streameval.saving import check_local
+from streameval.wording import explains_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -551,6 +552,7 @@ class Simulation:
     seconds: float
 
 
+@explains_arguments
 def simulate(
     out: str | os.PathLike[str],
     *,

@@ -137,12 +137,13 @@ def explains_arguments(function: Callable[P, R]) -> Callable[P, R]:
         except TypeError as error:
             unknown = [name for name in named if name not in signature.parameters]
             meant = {one: _MEANT.get(one.replace("_", ""), one) for one in unknown}
+            meant = {o: next((n for n in (m, f"y_{m}") if n in signature.parameters), o) for o, m in meant.items()}
             said = [f"an unexpected keyword argument {o!r}; {hint(m, signature.parameters)}" for o, m in meant.items()]
             reason = f"got {' and '.join(one.rstrip('; ') for one in said)}" if said else str(error)
             text = f"{function.__name__}() {reason}"
-            if len(values) > 1:
-                first = list(signature.parameters)[1]
-                text += f"; columns are named, as in {function.__name__}(data, {first}={first!r})"
+            second = [*signature.parameters.values()][1]
+            if len(values) > 1 and second.kind is inspect.Parameter.KEYWORD_ONLY:
+                text += f"; columns are named, as in {function.__name__}(data, {second.name}={second.name!r})"
                 if function.__name__ == "evaluate":
                     text += ", and roc_auc_score(y_true, y_score) and average_precision_score take arrays"
             raise TypeError(text) from None

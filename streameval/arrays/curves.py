@@ -50,7 +50,7 @@ from streameval.metrics.scores.gain import Agc, decimal, kept_groups, kept_point
 from streameval.metrics.scores.ranking import MaxInformedness, RocAuc
 from streameval.plots import BaseStyle, Style, plot_gain, plot_precision_recall, plot_roc
 from streameval.states.scores.counts import ScoreCounts, fold_arrays
-from streameval.wording import plural
+from streameval.wording import explains_arguments, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +104,7 @@ def roc_points(state: ScoreCounts, *, drop_intermediate: bool) -> tuple[Array, A
     return _share(fpr), _share(tpr), np.concatenate(([np.inf], parts.scores[corners]))
 
 
+@explains_arguments
 def roc_curve(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -146,6 +147,7 @@ def roc_curve(
     return roc_points(points(y_true, y_score, pos_label, sample_weight), drop_intermediate=dropping)
 
 
+@explains_arguments
 def precision_recall_curve(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -498,6 +500,7 @@ _MOST_BINS = 1_000_000
 _LARGE = 2.0**53  # float64 rounds larger integers, and differences of the largest floats overflow
 
 
+@explains_arguments
 def gain_curve(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -548,6 +551,7 @@ def gain_points(state: ScoreCounts, truncate: float) -> tuple[Array, Array, Arra
     return np.minimum(top, 1.0), np.minimum(tpr, 1.0), np.concatenate([part.scores[:keep] for part, keep in cut_parts])
 
 
+@explains_arguments
 def agc_score(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -588,6 +592,7 @@ def agc_score(
     return float(compute(state, Agc(truncate, ratio=not flag("normalized", normalized))).value)
 
 
+@explains_arguments
 def agc_approximate(
     y_true: ArrayLike,
     y_score: ArrayLike,

@@ -30,6 +30,7 @@ from streameval.metrics.scores.ranking import AveragePrecision, PartialAuc, RocA
 from streameval.states.protocol import Totals
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.parts import ScorePart, known
+from streameval.wording import explains_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,6 +77,7 @@ def _average_precision(state: ScoreCounts) -> float:
     return float(compute(state, AveragePrecision()).value) if state.totals().pos else 0.0
 
 
+@explains_arguments
 def roc_auc_score(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -158,6 +160,7 @@ def roc_auc_score(
     return _score(metric, y_true, y_score, sample_weight, average, pos_label)
 
 
+@explains_arguments
 def average_precision_score(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -321,6 +324,7 @@ def dist_auc(scores0: ArrayLike, scores1: ArrayLike) -> float:
     return weight * area + (1 - weight) / 2
 
 
+@explains_arguments
 def auc_by_sampling(
     y_true: ArrayLike,
     y_score: ArrayLike,

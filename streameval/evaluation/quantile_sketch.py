@@ -19,11 +19,13 @@ from streameval.scan.widen import plain
 from streameval.states.labels import LabelSpec
 from streameval.states.scores.quantile_sketch import ClassQuantileSpec, QuantileSketch, QuantileSpec
 from streameval.states.scores.types import score_type
+from streameval.wording import explains_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
+@explains_arguments
 def quantile_sketch(
     data: object,
     column: str,

@@ -38,7 +38,7 @@ from streameval.store.nights.merge import Nights
 from streameval.store.nights.partitions import select_entries
 from streameval.store.nights.slices import slice_facts, slice_histories, stored_slicing
 from streameval.store.vacuum import parse_seconds
-from streameval.wording import canonical
+from streameval.wording import canonical, explains_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -599,6 +599,7 @@ class Store(Changing):
         return tuple(diagnoses)
 
 
+@explains_arguments
 def drift(
     data: object,
     *,

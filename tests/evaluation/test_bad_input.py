@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from processes import run
 
-from streameval import Store, attribute, churn, evaluate
+from streameval import Store, attribute, churn, evaluate, roc_auc_score
 from streameval.engine import fold
 from streameval.errors import (
     CorruptFileError,
@@ -516,6 +516,8 @@ def test_arguments_that_are_meant_are_named() -> None:
         (attribute, {"scores": "score"}, r"attribute\(\) .* did you mean 'score'"),
         (attribute, {"slices": "country"}, r"attribute\(\) .* 'slices'; did you mean 'by'"),
         (churn, {"clusters": "id"}, r"churn\(\) .* did you mean 'cluster'"),
+        (roc_auc_score, {"sample_weights": 1}, r"roc_auc_score\(\) .* did you mean 'sample_weight'\?$"),
+        (roc_auc_score, {"y_pred": 1}, r"roc_auc_score\(\) .* did you mean 'y_score'\?$"),
     ]
     for function, options, message in calls:
         with pytest.raises(TypeError, match=message):

@@ -24,6 +24,7 @@ from streameval.metrics.contingency.measures import (
     ceilings,
     null_statistics,
 )
+from streameval.wording import explains_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -217,6 +218,7 @@ def adjusted_rand_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float
     return ContingencyTable.from_labels(labels_true, labels_pred).adjusted_rand_index()
 
 
+@explains_arguments
 def adjusted_mutual_info_score(labels_true: ArrayLike, labels_pred: ArrayLike, average_method: str = "max") -> float:
     """Adjusted mutual information of two labellings (Vinh, Epps and Bailey 2010).
 
