@@ -42,8 +42,9 @@ def plot_slices(
     """A metric by slices: a dot for the value of each slice, with its rows, and a line for the value of all rows.
 
     Bars are sampling intervals if there are any (``ci``), otherwise bounds where these differ. A hollow dot has no
-    interval although others have one, for instance because the slice has too few effective units. The 40 largest slices
-    are shown, sorted by value with the lowest at the bottom; slices without a value come below. Parts of times, dates
+    interval although others have one, for instance because the slice has too few effective units. The largest
+    slices are shown, at most 40 and as many as fit on `ax`, sorted by value with the lowest at the bottom; slices
+    without a value come below. Parts of times, dates
     and numbers between edges are in their own order, from the top.
 
     Parameters
@@ -79,7 +80,7 @@ def plot_slices(
     path = canvas.checked_path(save_to)
     results = found.results if isinstance(found, Evaluated) else found
     sliced, whole = _slices(results, column, metric, of)
-    shown = sorted(sliced[:_MOST], key=lambda r: r.value if np.isfinite(r.value) else -np.inf)
+    shown = sorted(sliced[: _fitting(ax, 0.65 * _LINE)], key=lambda r: r.value if np.isfinite(r.value) else -np.inf)
     shown = [shown[i] for i in reversed(own_order([result.slice or {} for result in shown]))] or shown
     ax = ax or canvas.new_axes(6.0, 1.4 + _LINE * len(shown))
     at = np.arange(len(shown))
@@ -117,7 +118,7 @@ def plot_differences(
     found : Evaluation, or differences
         Results with a `baseline`; others are left out.
     metric : str, optional
-        Name of one metric, such as ``roc_auc``; by default, all are drawn.
+        Name of one metric, such as ``roc_auc``; by default, all are drawn, at most 40 and as many as fit on `ax`.
     ax, save_to
         See `Style`.
 
@@ -143,7 +144,7 @@ def plot_differences(
     every = [r for r in results if r.baseline is not None and metric in (None, r.metric)]
     if not every:
         raise OptionError(f"there are no differences{f' of {metric}' if metric else ''}; name a baseline (--baseline)")
-    shown = every[:_MOST][::-1]
+    shown = every[: _fitting(ax, 1.3 * _LINE)][::-1]
     ax = ax or canvas.new_axes(6.5, 1.2 + 1.6 * _LINE * len(shown))
     at = np.arange(len(shown))
     ax.axvline(0.0, **canvas.REFERENCE)
@@ -161,6 +162,13 @@ def plot_differences(
     if low < high:  # a difference of totals would leave no room for those of shares
         ax.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     return _finish(ax, len(shown), f"Difference{_with_interval(shown)}", path)
+
+
+def _fitting(ax: Axes | None, high: float) -> int:
+    """The number of lines of a height in inches that fit on axes, at most `_MOST`."""
+    if ax is None:
+        return _MOST
+    return min(_MOST, max(1, int(ax.get_position().height * canvas.figure_of(ax).get_figheight() / high)))
 
 
 def _with_interval(shown: Sequence[Scalar]) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 
 from streameval.errors import DataError, OptionError
 from streameval.plots import canvas
-from streameval.plots.labels import CURVE, Place, along, arrange, curves_on, mark
+from streameval.plots.labels import CURVE, along, arrange, curves_on, mark
 from streameval.results import FEW_UNITS, Band, Bins, Curve
 from streameval.wording import plural
 
@@ -93,7 +93,6 @@ class AxesText:
     Attributes
     ----------
     title, x, y, area : texts of the title, the axes and the area in the legend
-    legend : preferred place of the legend
     zoom : whether a truncation also cuts the height
     """
 
@@ -101,7 +100,6 @@ class AxesText:
     x: str
     y: str
     area: str
-    legend: Place = "lower right"
     zoom: bool = False
 
 
@@ -196,7 +194,7 @@ def _draw(
     if style.get("legend", True):
         if thresholds is not None:
             mark(curves_on(ax)[-1], thresholds)
-        arrange(canvas.figure_of(ax), ax, limit, look.legend)
+        arrange(canvas.figure_of(ax), ax, limit)
     return canvas.finish(ax, path)
 
 
@@ -226,7 +224,7 @@ def _shade(ax: Axes, band: Band, limit: float, color: str) -> None:
 
 _DIAGONAL = ([0, 1], [0, 1])
 _ROC = AxesText("ROC curve", "False positive rate", "True positive rate", "AUC")
-_PR = AxesText("Precision-recall curve", "Recall", "Precision", "area", "lower left")
+_PR = AxesText("Precision-recall curve", "Recall", "Precision", "area")
 _GAIN = AxesText("Gain curve", "Share of points, best scores first", "Share of positives found", "area", zoom=True)
 _LIFT = AxesText("Lift curve", "Share of points, largest clusters first", "Share of assumed positives", "AUL")
 
@@ -632,7 +630,7 @@ def plot_worst_clusters(
         ax.annotate(str(i), (x, y), side, textcoords="offset points", **look)
         listed.append(f"{i}  {_id(cluster['cluster'])}: {cluster['rows']:,} rows, {cluster['positives']:,} positive")
     ax.annotate("\n".join(listed), (1.02, 1.0), xycoords="axes fraction", fontsize=7, va="top", linespacing=1.5)
-    arrange(canvas.figure_of(ax), ax, shown, "lower right")  # in what the list leaves of the figure
+    arrange(canvas.figure_of(ax), ax, shown)  # in what the list leaves of the figure
     return canvas.finish(ax, path)
 
 

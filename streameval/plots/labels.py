@@ -11,7 +11,7 @@ a box is free of a line if none of the line's points lies inside.
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -31,18 +31,10 @@ if TYPE_CHECKING:
 
 Box = tuple[float, float, float, float]
 Line = tuple["Array", "Array"]
-Place = Literal["lower right", "lower left", "upper right", "upper left", "center right", "center left"]
 
 _PAD = 0.02  # between a legend and the frame, where best lines run
-_PLACES: dict[Place, tuple[float, float]] = {  # relative position within the free room
-    "lower right": (1.0, 0.0),
-    "lower left": (0.0, 0.0),
-    "upper right": (1.0, 1.0),
-    "upper left": (0.0, 1.0),
-    "center right": (1.0, 0.5),
-    "center left": (0.0, 0.5),
-}
-_STEPS = 8  # places to try between the edges if the corners are taken
+_EDGES = ((1.0, 0.0), (0.0, 0.0), (0.0, 1.0), (1.0, 1.0), (1.0, 0.5), (0.0, 0.5))  # shares of the free room
+_STEPS = 8  # places to try between the edges if they are taken
 _DENSE = 1000  # points of a line for each length of the axes
 
 
@@ -95,29 +87,27 @@ def overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def legend_place(
-    curves: Sequence[Line], others: Sequence[Line], size: tuple[float, float], preferred: Place
-) -> tuple[Box, int]:
+def legend_place(curves: Sequence[Line], others: Sequence[Line], size: tuple[float, float]) -> tuple[Box, int]:
     """The box for a legend, and the number of points of curves that it covers.
 
     It covers as few points of curves as possible. Ties are broken by preferring a place at an edge, then few covered
-    points of other lines, then the preferred place.
+    points of other lines, then the lower right.
 
     Examples
     --------
     >>> falling = np.linspace(0, 1, 100), np.linspace(1, 0, 100)
-    >>> legend_place([falling], [], (0.25, 0.25), "upper left")
+    >>> legend_place([falling], [], (0.25, 0.25))
     ((0.02, 0.02, 0.27, 0.27), 0)
     """
-    edges = [*_PLACES.values(), *product(np.linspace(0, 1, _STEPS + 1).tolist(), repeat=2)]
+    edges = [*_EDGES, *product(np.linspace(0, 1, _STEPS + 1).tolist(), repeat=2)]
     boxes = []
     for place in edges:
         left, low = (_PAD + edge * (1 - 2 * _PAD - length) for edge, length in zip(place, size, strict=True))
         boxes.append((left, low, left + size[0], low + size[1]))
 
-    def cost(i: int) -> tuple[int, bool, int, bool]:
+    def cost(i: int) -> tuple[int, bool, int]:
         hidden, crossed = (sum(touches(line, boxes[i]) for line in lines) for lines in (curves, others))
-        return hidden, i >= len(_PLACES), crossed, edges[i] != _PLACES[preferred]
+        return hidden, i >= len(_EDGES), crossed
 
     best = min(range(len(boxes)), key=cost)
     return boxes[best], cost(best)[0]
@@ -155,8 +145,8 @@ _SIDES = {
 
 
 _THRESHOLDS: WeakKeyDictionary[Line2D, Thresholds] = WeakKeyDictionary()
-# the largest x shown, the legend's preferred place, and the size of the axes
-_PLACED: WeakKeyDictionary[Axes, tuple[float, Place, tuple[float, float]]] = WeakKeyDictionary()
+# the largest x shown, and the size of the axes
+_PLACED: WeakKeyDictionary[Axes, tuple[float, tuple[float, float]]] = WeakKeyDictionary()
 
 
 def mark(curve: Line2D, thresholds: Thresholds) -> None:
@@ -169,16 +159,16 @@ def curves_on(ax: Axes) -> list[Line2D]:
     return [line for line in ax.get_lines() if line.get_gid() == CURVE]
 
 
-def arrange(figure: Figure, ax: Axes, limit: float, preferred: Place) -> None:
+def arrange(figure: Figure, ax: Axes, limit: float) -> None:
     """Place legend and thresholds on the axes, and on the figure's other axes whose size has changed."""
     legend = ax.get_legend()
     if legend is not None:
         legend.remove()
     _lay_out(figure)
-    _place(figure, ax, limit, preferred)
+    _place(figure, ax, limit)
     for other, before in [(other, _PLACED[other]) for other in figure.axes if other in _PLACED]:
-        if other is not ax and not np.allclose(_size(other), before[2], rtol=0.01):
-            _place(figure, other, *before[:2])
+        if other is not ax and not np.allclose(_size(other), before[1], rtol=0.01):
+            _place(figure, other, before[0])
 
 
 def arrange_all(figure: Figure) -> None:
@@ -186,7 +176,7 @@ def arrange_all(figure: Figure) -> None:
     _lay_out(figure)
     for ax in figure.axes:
         if ax in _PLACED:
-            _place(figure, ax, *_PLACED[ax][:2])
+            _place(figure, ax, _PLACED[ax][0])
 
 
 def _lay_out(figure: Figure) -> None:
@@ -196,16 +186,16 @@ def _lay_out(figure: Figure) -> None:
         engine.execute(figure)
 
 
-def _place(figure: Figure, ax: Axes, limit: float, preferred: Place) -> None:
+def _place(figure: Figure, ax: Axes, limit: float) -> None:
     ax.apply_aspect()
     for text in [*ax.texts, *ax.collections]:
         if text.get_gid() == _LABEL:
             text.remove()
-    box = _legend(figure, ax, preferred)
+    box = _legend(figure, ax)
     width, height = _size(ax)
     point = figure.dpi / 72 / width, figure.dpi / 72 / height  # shares of the axes
     _annotate(ax, limit, point, [] if box is None else [box])
-    _PLACED[ax] = limit, preferred, _size(ax)
+    _PLACED[ax] = limit, _size(ax)
 
 
 def _size(ax: Axes) -> tuple[float, float]:
@@ -234,10 +224,10 @@ def _entries(ax: Axes) -> tuple[list[Artist | tuple[Artist, ...]], list[str]]:
     return [*lines, *shades], [*(str(line.get_label()) for line in lines), *bands]
 
 
-def _legend(figure: Figure, ax: Axes, preferred: Place) -> Box | None:
+def _legend(figure: Figure, ax: Axes) -> Box | None:
     """Add the legend where it hides no curve, smaller if necessary; returns its box, or None if it is below the axes.
 
-    If even a small legend would hide a curve, and the axes are the only ones in their figure, it goes below them.
+    If even a small legend would hide a curve, and the figure has a layout, it goes below the axes.
     """
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.transforms import ScaledTranslation
@@ -259,11 +249,11 @@ def _legend(figure: Figure, ax: Axes, preferred: Place) -> Box | None:
         legend.set_in_layout(False)
         extent, (width, height) = legend.get_window_extent(), _size(ax)
         size = _ROOM * extent.width / width, _ROOM * extent.height / height
-        box, hidden = legend_place(shown, others, size, preferred)
+        box, hidden = legend_place(shown, others, size)
         good = max(size) < 1 and not hidden
         if good:
             break
-    if not good and figure.get_layout_engine() is not None and len(figure.axes) == 1:
+    if not good and figure.get_layout_engine() is not None:
         below = ax.transAxes + ScaledTranslation(0, -_BELOW / 72, figure.dpi_scale_trans)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, fontsize=_SIZES[1], **look)
         _lay_out(figure)

@@ -15,13 +15,13 @@ from streameval.plots.labels import arrange_all, curves_on
 from streameval.plots.scores import draw_corp, draw_reliability, mark_rates, plot_score_distributions, plot_thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from streameval.results import Curve, Scalar
+    from streameval.results import Curve
 
     Panel = tuple[str, Callable[..., object]]  # its title, and what draws it on `ax`
 
@@ -29,7 +29,6 @@ _WIDE, _HIGH = 5.4, 4.9  # inches of a panel
 _ACROSS = 3
 _MOST = 6  # panels
 _FIRST = ("ROC curve", "Precision-recall curve", "Lift curve", "Reliability")  # after differences and slices
-_LINES = 10  # differences of a panel
 _CALIBRATION = ("brier_score", "log_loss", "ece*", "mce", "ecce_*", "corp.*", "calibration_*")
 
 
@@ -123,26 +122,21 @@ def _panels(found: Evaluated) -> Iterator[Panel]:
     pointed = {r.of for r in found.results if r.threshold is not None and "=" in r.metric and r.slice is None}
     for of in scores:
         if of in pointed:
-            yield "What a threshold gives", partial(plot_thresholds, found, of)
+            yield f"What a threshold of {of} gives", partial(plot_thresholds, found, of)
     if clusters:
         yield "Lift curve", partial(_curves, found, "lift", clusters)
     for of in clusters:
         yield f"Purity by size of {of}", partial(plot_purity_by_size, found, of)
     differences = [r for r in found.results if r.baseline is not None]
-    for first in range(0, len(differences), _LINES):
-        some = differences[first : first + _LINES]
-        part = f", {first + 1} to {first + len(some)} of {len(differences)}" * (len(some) < len(differences))
-        yield f"Differences{part}", partial(_titled_differences, some, f"Differences{part}")
+    if differences:
+        first = sorted(differences, key=lambda r: (r.slice is not None, r.verdict != "worse"))
+        yield "Differences", partial(plot_differences, first)
     sliced: dict[tuple[str, str], str] = {}  # the first metric of each column in each slicing
     for r in found.results:
         if r.slice is not None and r.baseline is None:
             sliced.setdefault((",".join(r.slice), str(r.of)), r.metric)
     for (by, of), metric in sliced.items():
-        yield f"{metric} by {by}", partial(plot_slices, found, by, metric, of)
-
-
-def _titled_differences(some: Sequence[Scalar], title: str, ax: Axes) -> None:
-    plot_differences(some, ax=ax).set_title(title, fontsize=11)
+        yield f"{metric} of {of} by {by}", partial(plot_slices, found, by, metric, of)
 
 
 def _curves(found: Evaluated, name: str, columns: tuple[str, ...], ax: Axes) -> None:

@@ -105,7 +105,7 @@ def draw_reliability(
     rows.set(ylabel="Weight" if curves[0].weighted else "Rows", xlabel=ax.get_xlabel())
     ax.set_xlabel("")
     ax.tick_params(labelbottom=False, bottom=False)
-    arrange(canvas.figure_of(ax), ax, 1.0, "upper left")
+    arrange(canvas.figure_of(ax), ax, 1.0)
 
 
 def plot_corp(
@@ -157,7 +157,7 @@ def draw_corp(ax: Axes, curves: Sequence[Curve], colors: Sequence[int]) -> None:
     ax.set_aspect("equal")
     for curve, i in zip(curves, colors, strict=True):
         _line(ax, curve, i, "MCB", marker="o" if curve.x.size == 1 else None)
-    arrange(canvas.figure_of(ax), ax, 1.0, "upper left")
+    arrange(canvas.figure_of(ax), ax, 1.0)
 
 
 def _diagonal(ax: Axes, title: str, x: str) -> None:

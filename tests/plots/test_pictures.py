@@ -356,14 +356,17 @@ def test_a_band_says_how_few_units_it_rests_on_and_where_it_is_missing() -> None
 
 def test_one_figure_of_everything(tmp_path: Path) -> None:
     """The first panel of each kind, the names of the others, and the reason where one is not defined."""
-    figure = plot(replace(everything(), results=(*everything().results, *DIFFERENCES)), save_to=tmp_path / "all.png")
+    figure = plot(
+        replace(everything(), results=(*everything().results, *DIFFERENCES * 5)), save_to=tmp_path / "all.png"
+    )
     titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
     assert titles == [
-        "ROC curve", "Precision-recall curve", "Reliability", "Lift curve", "Differences", "roc_auc of score by country"
+        "ROC curve", "Precision-recall curve", "Reliability", "Lift curve", "Differences, 10 of 15",
+        "roc_auc of score by country",
     ]  # fmt: skip
     left = " ".join(figure.get_supxlabel().split())
     assert left.startswith("Not drawn: Gain curve; Distribution of score; Distribution of other; Isotonic fit (CORP)")
-    assert left.endswith("roc_auc by country; aul by country")
+    assert left.endswith("roc_auc of other by country; aul of cluster by country")
     low = evaluate(DATA, score="score", at=["fpr=0.005", "fpr=0.2"], metrics="roc_auc")
     [roc] = [ax for ax in plot(low).axes if ax.get_title() == "ROC curve"]
     assert roc.get_xscale() == "log"
