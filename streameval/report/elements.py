@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 
 _NUMBER = re.compile(r"^\d[\d.,]*(?= )")  # at the start of a reason
+_PARTS = re.compile(r"(?<=[_@=/])(?=[^/])|(?<=\.)(?=[^\d.])|(?<=\w)(?=\[)")  # no number breaks at its point
+_WORD = 14  # letters of a word that has room everywhere
 
 Mark = Literal["", "best", "better", "worse", "unclear", "failed", "passed"]
 
@@ -349,11 +351,12 @@ def _environment() -> Environment:
     return environment
 
 
-def _breakable(name: str) -> Markup:
-    """A name with optional line breaks after underscores, where browsers would not break it."""
+def _breakable(text: str) -> Markup:
+    """A text whose long words may break between the parts of names, where browsers would not break them."""
     from markupsafe import Markup
 
-    return Markup("_<wbr>").join(visible(name).split("_"))  # this escapes each part
+    words = (_PARTS.sub("\0", word) if len(word) > _WORD else word for word in re.split(r"(\s+)", visible(text)))
+    return Markup("<wbr>").join("".join(words).split("\0"))  # this escapes each part
 
 
 def _runs(blocks: tuple[Block, ...]) -> list[tuple[bool, list[Block]]]:

@@ -382,7 +382,7 @@ def concentration(attribution: Attributed) -> Iterator[Figure]:
     key = [Key(name, "", look(i)) for i, name in enumerate(there)]
     about = f"Share of the loss against the number of groups, the worst first: {joined(there or [''])}."
     draw, title = partial(plot_attribution, attribution), "Share of the loss in the worst groups"
-    yield from _figure("concentration", title, about, draw, key, wide=True, width=460, height=240)
+    yield from _figure("concentration", title, about, draw, key, height=240)
 
 
 def nights(
@@ -394,8 +394,9 @@ def nights(
     key = []
     for i, (name, line) in enumerate(lines.items()):
         values = [one.value for one in line if one is not None and one.value == one.value]
-        span = f"{number(min(values))} to {number(max(values))}" if values else "not defined"
-        key.append(Key(name, span, look(i, dashed=True)))
+        whole = any(abs(value) > 1 for value in values) and all(float(value).is_integer() for value in values)
+        ends = [f"{end:,.0f}" if whole else number(end) for end in (min(values), max(values))] if values else []
+        key.append(Key(name, " to ".join(dict.fromkeys(ends)) or "not defined", look(i, dashed=True)))
     about = f"{title} of {plural(len(names), 'night')}: {'; '.join(f'{k.name}, {k.value}' for k in key)}."
     if failed:
         about += f" Failed: {joined(list(failed))}."

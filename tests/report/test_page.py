@@ -36,7 +36,7 @@ class Reader(HTMLParser):
         self.ids: list[str] = []
         self.attributes: list[tuple[str, str]] = []
         self.texts: dict[str, list[str]] = {}
-        self.feed(text)
+        self.feed(text.replace("<wbr>", ""))  # line breaks within names
         self.close()
         assert not self.open
 
