@@ -197,7 +197,7 @@ def evaluation_page(evaluation: Found, evidence: Evidence) -> Page:
     results: list[Block] = [*value_tables(subjects[""], meanings)]
     if differences:
         results = [*pictures.differences(differences), difference_table(differences), *results]
-    if said := sampling_said([*subjects[""], *differences], evaluation.results, store=store):
+    if said := sampling_said([*values, *differences], evaluation.results, store=store):
         results.append(Text(said, "note"))
     if not evidence.curves and not evidence.distributions:
         results.append(Text("There is nothing to draw: these results have no curves here.", "note"))
@@ -229,7 +229,7 @@ def evaluation_page(evaluation: Found, evidence: Evidence) -> Page:
 
 def _title(values: Sequence[Scalar], source: Source) -> str:
     """The columns and the data."""
-    columns = list(dict.fromkeys(r.of for r in values if r.of and not r.label_class))
+    columns = list(dict.fromkeys(r.of for r in values if r.of and r.label_class not in ("macro", "weighted", "micro")))
     on = f" on {last_part(source.data[0])}" if source.data else ""
     return f"Evaluation of {joined_few(columns)}{on}" if columns else f"Evaluation{on}"
 

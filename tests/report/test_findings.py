@@ -77,7 +77,7 @@ def results(name: str) -> Evaluation | Attribution:
     late = data.select(["id", "label"]).slice(0, 900)
     unknown = {"nan": "drop", "label": "few", "unlabelled": "drop", "unit": "unit"}
     return {
-        "calibration": lambda: evaluate(data, score=["old", "new"], metrics=["calibration", "log_loss"]),
+        "calibration": lambda: evaluate(data, score=["old", "new"], metrics=["calibration"], unit="unit"),
         "classes": lambda: evaluate(data, cluster="cluster", classes="class"),
         "points": lambda: evaluate(data, score="old", at=["fpr=0.01", "k=100"], metrics=["roc_auc", "f1_max"]),
         "rest": lambda: evaluate(data, score="old", against="rest", unit="coarse", by="kind", metrics=auc),
@@ -89,6 +89,8 @@ def results(name: str) -> Evaluation | Attribution:
         "undefined": lambda: evaluate(data.filter(pc.field("label") == 1), score="old"),
         "late": lambda: evaluate(data.drop_columns(["label"]), score="old", labels=late, on="id", metrics=auc),
         "crossed": lambda: evaluate(data, score=["old", "new"], baseline="old", unit="user,coarse", metrics=auc),
+        "sampled": lambda: evaluate(data, score=["old", "new"], label="few", sampled_by="uniform"),
+        "strata": lambda: evaluate(data, score="old", label="few", sampled_by="strata=kind", at="fpr=0.1", metrics=auc),
         "quantiles": lambda: evaluate(data, sketch="old", metrics=["quantiles"]),
         "costs": lambda: attribute(data, cluster="cluster", classes="class", label="label"),
         "changed": lambda: attribute(data, cluster="cluster", changed_from="class"),
