@@ -262,15 +262,6 @@ _LOST = 1.2  # seconds after which the process is ended: the exception was lost,
 _MESSAGE = "streameval: error: interrupted; nothing is half-written"
 
 
-_ELSEWHERE = {  # options that a command lacks, and where their effect is found
-    **dict.fromkeys(
-        ("--sampled-by", "--label-probability", "--classes-sampled", "--clusters-sampled"),
-        "Samples of labels are for evaluate and update (--sampled-by), of classes for evaluate (--classes-sampled)",
-    ),
-    "--classes-of-label": "A store keeps one class: --score p_spam --pos-label spam; evaluate takes several, of files",
-}
-
-
 class Commands(click.Group):
     """A command group that reports failures as one line on stderr."""
 
@@ -305,6 +296,10 @@ class Commands(click.Group):
         with self._failures(ctx):
             return super().invoke(ctx)
 
+    def _that_take(self, option: str) -> list[str]:
+        """The commands that have an option."""
+        return [verb for verb, command in self.commands.items() if any(option in one.opts for one in command.params)]
+
     @contextmanager
     def _failures(self, ctx: click.Context | None = None) -> Iterator[None]:
         """Turn exceptions into one line on stderr and an exit status."""
@@ -312,8 +307,8 @@ class Commands(click.Group):
             yield
         except click.UsageError as error:
             text = message = error.format_message()
-            if isinstance(error, click.NoSuchOption) and error.option_name in _ELSEWHERE:
-                text = f"No such option '{error.option_name}'. {_ELSEWHERE[error.option_name]}"
+            if isinstance(error, click.NoSuchOption) and (verbs := self._that_take(error.option_name)):
+                text = f"No such option '{error.option_name}'; {', '.join(verbs)} take{'s' * (len(verbs) == 1)} it"
             shown = visible_lines(masked(text))
             if shown == message:
                 raise  # keeps its kind: without a command, click shows the help alone

@@ -91,7 +91,7 @@ SHOWN = (
            ".prom is the Prometheus text format; .openlineage.json has the outcomes of rules."),
     Option("out", NAMES, (), ("sketch", "churn", "drift", "info", "diagnose", "maturity"), "nothing",
            metavar="FILE",
-           help="Write everything to a .json, .csv or .parquet file; repeat for several. "
+           help="Write everything to a .json, .csv or .parquet file, of maturity also .html; repeat for several. "
            "In CSV, ' precedes texts that begin like a formula."),
     Option("out", NAMES, (), ("plan_labels",), "nothing", metavar="FILE",
            help="Write the ids with their strata and probabilities to a .csv or .parquet file, the plan to a .json "

@@ -186,5 +186,5 @@ def check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, s
     if not labels.seen:
         reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
         raise MissingInputError(
-            f"{where}: no row meets where: {filtered}" if filtered else f"there are no rows to evaluate{reason}"
+            f"no row meets where: {filtered}" if filtered else f"there are no rows to evaluate{reason}"
         )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
+from streameval.metrics.selection import meant_by
 from streameval.results import Judgement, Scalar, slice_name
 from streameval.rules import DRIFTS, EVERY, FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
 from streameval.scan.derived import slicing
-from streameval.wording import canonical, few
+from streameval.wording import canonical, few, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -82,8 +82,8 @@ def check_computed(rules: Sequence[Rule], request: Request) -> None:
             continue
         names = [name for name in (rule.metric, canonical(rule.metric)) if name in computed]
         if not names:
-            close = get_close_matches(rule.metric, computed, 1)
-            remedy = f"did you mean {close[0]!r}?" if close else f"there are {few(list(computed))}"
+            near = meant_by(rule.metric) or nearest(rule.metric, computed)
+            remedy = f"did you mean {near}?" if near else f"there are {few(list(computed))}"
             raise OptionError(
                 f"{rule.text!r}: no {rule.metric} is computed; {remedy} (--metric names those to compute)"
             )

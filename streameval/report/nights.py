@@ -221,7 +221,8 @@ def _finding(one: Judgement) -> str:
     """A rule that does not pass, its value, and the usual one."""
     usual = f", usually {_judged(one, one.usual)}" if one.usual == one.usual else ""
     value = f"the value is {_judged(one, one.value)}{usual}" if one.value == one.value else one.reason
-    return f"{one.rule} {'fails' if one.outcome == 'failed' else 'is undecided'}: {value}"
+    verb = "fails" if one.outcome == "failed" else "is undecided"
+    return f"the night {value}" if one.rule == "folded" else f"{one.rule} {verb}: {value}"
 
 
 def _recent(judgements: Sequence[Judgement]) -> Iterator[Block]:

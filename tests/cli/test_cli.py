@@ -248,8 +248,9 @@ def test_a_verb_has_the_options_of_the_table_and_refuses_all_others(verb: str, t
     for spelling in others[VERBS.index(verb) % 2 :: 2]:
         done = run(verb, *named(verb), spelling, "1")
         assert (done.exit_code, f"No such option '{spelling}'" in done.stderr) == (2, True), spelling
-        sampled = "sampled" in spelling or spelling == "--label-probability"
-        assert ("Samples of labels are for evaluate and update" in " ".join(done.stderr.split())) == sampled
+        takers = [other for other in VERBS if spelling in options_of(other)]
+        said = " ".join(done.stderr.split())
+        assert f"'{spelling}'; {', '.join(takers)} take" in said
     for spelling in others[1 - VERBS.index(verb) % 2 :: 2]:
         config.write_text(f"{spelling[2:]} = 1\n")
         done = run(verb, *named(verb), "--config", str(config))

@@ -25,10 +25,10 @@ from deltalake import DeltaTable, write_deltalake
 from processes import run
 
 import streameval
-from streameval import Accumulator, Store, compare, evaluate, quantile_sketch
+from streameval import Accumulator, Store, attribute, compare, evaluate, quantile_sketch
 from streameval.cli import main
 from streameval.errors import StreamevalError
-from streameval.plots import plot_differences
+from streameval.plots import plot_differences, plot_worst_clusters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -385,6 +385,32 @@ def differences_without_a_baseline(root: Path) -> Any:
     yield lambda: plot_differences(evaluate(file, baseline="other", **two))
 
 
+def worst_clusters_without_labels(root: Path) -> Any:
+    """A label."""
+    file = put(root / "a.parquet")
+    one = evaluate(file, cluster="id")
+    yield (
+        lambda: plot_worst_clusters(one, attribute(file, cluster="id", classes="country")),
+        "there are no impure clusters to mark; attribute with a label (--label)",
+    )
+    yield lambda: plot_worst_clusters(one, attribute(file, cluster="id", label="label"))
+
+
+def curve_of_a_slice_of_a_store(root: Path) -> Any:
+    """Files."""
+    store, slices = Store(root / "s"), {"slice": {"country": "a"}}
+    store.update(night(root, 1), by="country", **AUC)
+    yield lambda: store.evaluate(by="country").curve("roc", **slices), "the curve of a slice needs the states of a run"
+    yield lambda: evaluate(root / "data", by="country", **AUC).curve("roc", **slices)
+
+
+def rule_of_slices_without_by(root: Path) -> Any:
+    """A slicing."""
+    file, rule = put(root / "a.parquet"), "roc_auc{country=a} >= 0"
+    yield lambda: evaluate(file, **AUC).judge([rule]), "there are no slices by country; name them (--by)"
+    yield lambda: evaluate(file, by="country", **AUC).judge([rule])
+
+
 CASES: list[Case] = [
     value for value in list(globals().values()) if inspect.isgeneratorfunction(value) and value.__module__ == __name__
 ]
@@ -563,8 +589,17 @@ COMMANDS = [
     ("maturity s --metric roc_auc", "(add --on)", "add s data --on id; update s --labels labels.parquet; again"),
     ("update new data --score score --labels-open 30d", "name their column (--on)", "+ --on id"),
     ("update new data --score score --unit user,id", "name one", "+ --unit user"),
-    ("update new data --score score --classes-of-label 0,1", "--score p_spam --pos-label spam",
-     "update new data --score score --label word --pos-label s"),
+    ("update new data --score score --classes-of-label 0,1", "evaluate takes it",
+     "evaluate data --score 'p_{class}' --label kind --classes-of-label 0,1"),
+    ("evaluate one --score score --labels texts.parquet --on id", "labels; name the column of", "+ --label spam"),
+    ("evaluate one --score score --sampled-by uniform --metric f1_max", "its threshold depends on the labels",
+     "evaluate one --score score --sampled-by uniform --at threshold=.3 --metric 'precision@*'"),
+    ("evaluate one --score score --sampled-by uniform --metric agc@0.5", "areas down to a rank",
+     "evaluate one --score score --sampled-by uniform --at share=.5 --metric 'precision@*'"),
+    ("evaluate one --score score --approx --metric calibration_slope", "a histogram cannot bound a fit",
+     "evaluate one --score score --metric calibration_slope"),
+    ("evaluate one --score score --rule 'auc >= 0'", "did you mean roc_auc?",
+     "evaluate one --score score --rule 'roc_auc >= 0'"),
     ("show s --as-of 7", "info --versions lists all", "info s --versions; show s --as-of 0"),
     ("check s --rule 'roc_auc{country=a} >= 0 @95%'", "leave out the level, or end in always @95%",
      "add s data --by country --unit user; check s --rule 'roc_auc{country=a} >= 0'"),
@@ -724,6 +759,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         put(root / "zones" / f"{zone}.parquet", sent=pa.array(times, pa.timestamp("us", zone)))
     for name, labels in (("labels", [0, 0, 1, 1]), ("other", [1, 1, 0, 0]), ("twice", [0, 1, 1, 1])):
         put(root / f"{name}.parquet", label=labels, seen=times, score=None, country=None)
+    texts = pa.table({"id": range(201), "label": map(str, range(201)), "spam": [i % 2 for i in range(201)]})
+    pq.write_table(texts, root / "texts.parquet")
     Store(root / "s").update(root / "data", score="score", cluster="id", metrics=["roc_auc", "aul"])
     return root
 
@@ -760,17 +797,15 @@ UNTRIED = {  # messages that name an option, without a row above
         "--json has all", "vacuum --keep turned", "streameval demo --rows", "next: streameval diagnose",
         "streameval maturity …",
     ),
-    "they are of Python alone": (
-        "the curve of a slice", "there are no slices", "there are no impure clusters to mark",    ),
     "four rows cannot bring them about": (
         "the loops of this run", "%s of memory", "more than the memory (…)", "a quarter of the memory",
         ", or leave out rejects (--rejects)", "raise memory (--memory)",
-        "more than … labels", "more than … values", "standard error is … × as large",
+        "more than … values", "standard error is … × as large",
         "name their column with --unit", "for each class: name a unit",
         "errors are too rare", "within bins of the coarse grid", "a class has no replicates",
         "those of agc of all rows",
-        "its threshold depends on the labels", "areas down to a rank", "counts of bins are interpolated",
-        "choose one of its ends, or evaluate without approx", "a histogram cannot bound a fit",
+        "counts of bins are interpolated",
+        "choose one of its ends, or evaluate without approx",
         "need more judged nights (check --since)",
         "no night has a value at every age", "are of one day, and always",
     ),

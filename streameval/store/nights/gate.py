@@ -277,9 +277,8 @@ class Gate:
             return ()
         alphas = [1 - (rule.level or 0) for rule in always]
         total = sum(a / (1 if rule.each else self.sharing) for a, rule in zip(alphas, always, strict=True))
-        notes = [
-            f"{plural(len(always), 'rule')} read every night: a false alarm in a year has at most {100 * total:.3g} %"
-        ]
+        chance = f"a false alarm within a year has a chance of at most {100 * total:.3g} %"
+        notes = [f"{plural(len(always), 'rule')} read every night: {chance}"]
         if shared and shared[1] != self.sharing:
             notes.append(
                 f"the error of a year is shared by {plural(self.sharing, 'rule')}, on {shared[0]} by {shared[1]}"

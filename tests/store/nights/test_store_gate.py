@@ -205,7 +205,7 @@ def test_rules_that_are_read_every_night(tmp_path):
     shown = {one.rule: one.reason for one in again.judgements}
     assert shown["all"].startswith("would have shown a fall of 0.")
     assert " in one night, 0." in shown["all"]
-    assert again.notes[0] == "3 rules read every night: a false alarm in a year has at most 10 %"
+    assert again.notes[0] == "3 rules read every night: a false alarm within a year has a chance of at most 10 %"
     (_, night, end, seen), week = found["30", "all"].windows  # nothing of 28 nights, of which 11 are judged
     assert (night < end < 0.9 > seen, week[0], found["30", "each"].windows) == (True, 7, ())
     history = Store(tmp_path / "store", threads=1).history("roc_auc", cumulative=False)
