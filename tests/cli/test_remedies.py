@@ -236,15 +236,6 @@ def no_store(root: Path) -> Any:
     yield lambda: store.evaluate()
 
 
-def replacing_a_new_night(root: Path) -> Any:
-    """An update."""
-    tree, store = night(root, 1), Store(root / "store")
-    store.update(tree, **AUC)
-    night(root, 2)
-    yield lambda: store.replace(tree / "night=2026-01-02"), "use update"
-    yield lambda: store.update(tree / "night=2026-01-02")
-
-
 def accepting_before_a_check(root: Path) -> Any:
     """A check."""
     tree, store = night(root, 1), Store(root / "store")
@@ -315,13 +306,6 @@ def two_values_of_a_key(root: Path) -> Any:
     yield lambda: evaluate(root / "d", **AUC), "rename one of the directories"
     (root / "d" / "night=1").rename(root / "d" / "week=1")
     yield lambda: evaluate(root / "d", **AUC)
-
-
-def halves_in_means(root: Path) -> Any:
-    """Without those rows."""
-    file = put(root / "a.parquet", score=[0.1, 0.2, None, 0.4])
-    yield lambda: evaluate(file, mean_over="id", nan="half", **AUC), "choose nan='drop' (--nan drop)"
-    yield lambda: evaluate(file, mean_over="id", nan="drop", **AUC)
 
 
 def sketch_of_ids(root: Path) -> Any:

@@ -17,7 +17,6 @@ from rich.console import Console
 
 from streameval import Store, attribute, evaluate
 from streameval.errors import DataError
-from streameval.report.terminal import render
 from streameval.report.values import slices_said
 from streameval.store.nights.maturity import Maturity, MaturityRow
 
@@ -167,24 +166,6 @@ def test_a_page_says_all_that_the_terminal_says(name: str, found: Evaluation, st
     for text in set(re.findall(r"\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?", "\n".join(lines))):
         value = float(text.replace(",", ""))
         assert np.abs(there - value).min() <= 1.1e-4 * max(1, value) or value < 1e-3, text
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 200])
-def test_no_width_of_a_terminal_loses_anything(found: Evaluation, width: int) -> None:
-    """Names, numbers with their intervals, and verdicts stand whole at every width."""
-
-    def shown(width: int) -> str:
-        sink = io.StringIO()
-        Console(file=sink, width=width, force_terminal=True, color_system=None, highlight=False).print(render(found))
-        return sink.getvalue()
-
-    narrow, wide = shown(width), shown(10_000)
-    assert "…" not in narrow
-    assert max(map(len, narrow.splitlines())) <= width
-    whole = set(
-        re.findall(r"[−+]?\d\.\d{4} \[[^]]*\]|▼ worse|▲ better|not shown|\b(?:roc_auc|average_precision)\b", wide)
-    )
-    assert {part for part in whole if part not in narrow} == set()
 
 
 def test_slices_are_those_of_the_compared_score(found: Evaluation) -> None:
