@@ -471,8 +471,8 @@ class Store(Changing):
         Returns
         -------
         Drift
-            The distances `ks`, `w1` and `psi` are exact, of rows without their weights. `ks_p`, `w1_p` and the lower
-            ends need blocks of units.
+            The distances `ks`, `w1` and `psi` are exact, of rows without their weights; of labelled rows if the store
+            leaves out the others, see `Drift.basis`. `ks_p`, `w1_p` and the lower ends need blocks of units.
 
         Raises
         ------
