@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,14 +13,21 @@ from frozen_cases import load, run_case, split_inference
 if TYPE_CHECKING:
     from pathlib import Path
 
-CASES = list(zip(load("values"), load("inference"), strict=True))
+COUNT = 300
 CLOSE = 1e-12
 
 
-@pytest.mark.parametrize("number", range(len(CASES)))
+@cache
+def cases() -> list[Any]:
+    """Each case with its values and its inference; no worker reads them while it collects tests."""
+    return list(zip(load("values"), load("inference"), strict=True))
+
+
+@pytest.mark.parametrize("number", range(COUNT))
 def test_results_are_those_that_were_frozen(number: int, tmp_path: Path) -> None:
     """Values to the last bit (weighted and fitted ones to 1e-12), inference to 1e-12, words as they were."""
-    (case, values), inference = CASES[number]
+    (case, values), inference = cases()[number]
+    assert len(cases()) == COUNT
     plain_values, plain_inference = split_inference(json.loads(json.dumps(run_case(case, tmp_path))))
     weighted = "weight" in json.dumps(case.get("options", case.get("steps", case.get("weighted"))))
     _compare(plain_values, values, case, exactly=not weighted)

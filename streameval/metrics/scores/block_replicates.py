@@ -171,9 +171,10 @@ class BlockReplicates:
     def _missing(self, first: int, times: int = 1) -> tuple[Array, Array]:
         """Rows and weights of missing scores without a block, of all rows where ties move: arrays of shape (2,)."""
         state, every = self.state, self.cut is None and bool(self.moved)
-        left = slice(0) if every else slice(first, None, self.count)
         rows, weights = state.whole[2:]
-        rows, weights = rows - state.nan_rows[left].sum(axis=0), weights - state.nan_weights[left].sum(axis=0)
+        if rows.any() and not every:
+            left = slice(first, None, self.count)
+            rows, weights = rows - state.nan_rows[left].sum(axis=0), weights - state.nan_weights[left].sum(axis=0)
         return rows * times, np.maximum(weights, 0.0) * times
 
     def beyond(self, threshold: float) -> Mapping[str, Array]:
@@ -321,19 +322,20 @@ class BlockReplicates:
             if weighted:
                 weights = left_weights(weights, self._tables[1], rows, first, self.count)
 
-        def cut(measure: Array, moved: Array) -> tuple[Array, Array]:
-            """Negatives and positives of each piece."""
-            cut = (measure * (most // pieces)[:, None])[bins]
-            cut = cut + half[:, None] * moved[bins] if len(moved) else cut
-            n, p = np.ascontiguousarray(cut[there].T)
-            return n, p
+        there: Array = ((rows[:, 0] | rows[:, 1]) != 0)[bins]
+        if not there.all():
+            scores, bins, half = scores[there], bins[there], half[there]
 
-        there: Array = (rows[:, 0] | rows[:, 1])[bins] != 0
+        def cut(measure: Array, moved: Array) -> list[Array]:
+            """Negatives and positives of each piece."""
+            sides = [side.take(bins) for side in measure.T * (most // pieces)]
+            if len(moved):
+                sides = [side + half * to.take(bins) for side, to in zip(sides, moved.T, strict=True)]
+            return sides
+
         n, p = cut(rows, np.zeros((0, 2), np.int64) if weighted else moved)
         groups, own = ((n + p,), cut(weights, moved)) if weighted else ((n, p), ())
-        return Rows.of(
-            state.spec, [side * most for side in sums], groups, own, scores[there], self._missing(first, most)
-        )
+        return Rows.of(state.spec, [side * most for side in sums], groups, own, scores, self._missing(first, most))
 
 
 def _ranks(metrics: Sequence[Metric], rows: int) -> list[int]:

@@ -28,6 +28,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -140,8 +141,13 @@ class OperatingPoint(Metric[Scalar, "ScorePart", "Vertex | Scalar | None", "Stat
 
     def basis(self, part: ScorePart) -> OperatingPoint:
         """The point that all measures at one threshold share; from a histogram, each measure has its own bounds."""
+        return self._first if part.exact else self
+
+    @cached_property
+    def _first(self) -> OperatingPoint:
+        """The point with the first measure of its kind."""
         first = KINDS[self.kind][0]
-        return replace(self, measure=first) if part.exact and self.measure != first else self
+        return self if self.measure == first else replace(self, measure=first)
 
     def due(self, total: Totals) -> float:
         """The bound of the constraint, to be reached (`fpr`: not exceeded), in rows or in the measure."""
