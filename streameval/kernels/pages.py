@@ -12,10 +12,10 @@ from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.prefetch import byte_at, eight_at, write_eight
 
 ABSENT = -(1 << 62)  # a field that a header does not have
-# columns of a table of pages: offset in the data, fields of the header, what `parse_headers` and `find_values` find
-PLACE, KIND, NBYTES, STORED, CHECKSUM, COUNT, ENCODING, LEVELS, LENGTH, NESTED, COMPRESSED = range(11)
-STATED, ADDRESS, SIZE, LEVELS_ADDRESS, LEVELS_SIZE, START = range(11, 17)
-UNFINISHED = 17  # the numbers of pages that have a checksum or must be decompressed, one behind the other
+# columns of a table of pages: fields of the header, and what `parse_headers` and `find_values` find
+KIND, NBYTES, COUNT, ENCODING, LEVELS, LENGTH, NESTED = range(7)
+PLACE, STORED, LEVELS_SIZE, SIZE, STATED, CHECKSUM, ADDRESS, COMPRESSED = range(7, 15)  # of bytes to finish
+LEVELS_ADDRESS, START, UNFINISHED = range(15, 18)
 VALUES_ADDRESS, VALUES_SIZE, VALUES, FORM, COLUMNS = range(18, 23)  # the values as `unpack` takes them
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)  # kinds of pages
 PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8  # encodings
@@ -176,7 +176,8 @@ def parse_headers(data, rows, codec, most, pages):
     count : number of pages that lie in the data as a whole, at most n - 1. If it is smaller, the next row has the
         header of a page that is cut off, with a `STORED` size of `ABSENT` if the header itself is cut off, or damaged.
     held : their number of rows
-    unfinished : number of pages that have a checksum or must be decompressed, whose numbers are in `UNFINISHED`
+    unfinished : number of pages that have a checksum or must be decompressed; the first rows of `pages` have their
+        numbers in `UNFINISHED`
 
     Examples
     --------

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 ARROW_CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip", "LZ4": "lz4_raw", "BROTLI": "brotli"}
 CODECS = {"UNCOMPRESSED", *(name for name, codec in ARROW_CODECS.items() if pa.Codec.is_available(codec))}
 _PAGES, _ROWS = 64, 1 << 20  # pages that are decoded at a time, and rows after which no further page is added
-_BODY = [kernels.PLACE, kernels.STORED, kernels.LEVELS_SIZE, kernels.SIZE]
-_BODY += [kernels.STATED, kernels.CHECKSUM, kernels.ADDRESS, kernels.COMPRESSED]
 _SPARE = 1 << 20  # bytes by which a page may exceed twice its chunk, whose size some writers count without headers
 
 
@@ -76,7 +74,8 @@ def _finish(table: Array, unfinished: int, data: pa.Buffer, chunk: pq.ColumnChun
     """Verify checksums and decompress pages; the buffers have the bytes behind the levels of the second version."""
     codec = None if chunk.compression == "UNCOMPRESSED" else pa.Codec(ARROW_CODECS[chunk.compression])
     numbers = table[:unfinished, kernels.UNFINISHED]
-    for number, page in zip(numbers.tolist(), table[numbers][:, _BODY].tolist(), strict=True):
+    pages = table[numbers, kernels.PLACE : kernels.LEVELS_ADDRESS]
+    for number, page in zip(numbers.tolist(), pages.tolist(), strict=True):
         start, stored, levels, size, stated, checksum, address, compressed = page
         if checksum != kernels.ABSENT:
             same = zlib.crc32(data.slice(start, stored)) == checksum & 0xFFFFFFFF

@@ -45,7 +45,6 @@ _TYPES = {
     "DOUBLE": ["float64"],
 }
 _DTYPES = {pa.from_numpy_dtype(name): np.dtype(name) for names in _TYPES.values() for name in names}
-_PLAIN = [kernels.ENCODING, kernels.VALUES_ADDRESS, kernels.VALUES_SIZE, kernels.VALUES]
 _DICTIONARY = [kernels.KIND, kernels.SIZE, kernels.COUNT, kernels.ADDRESS]
 _DAMAGED = "the levels or codes of a page are damaged"
 
@@ -149,9 +148,9 @@ class _Pages(NamedTuple):
 
     def plain(self) -> Iterator[tuple[int, pa.Buffer]]:
         """The number of values of each page that has some, and their bytes ("Plain")."""
-        for encoding, address, size, count in self.table[:, _PLAIN].tolist():
+        for address, size, count, form in self.table[:, kernels.VALUES_ADDRESS :].tolist():
             if count:
-                check(encoding == kernels.PLAIN, self.chunk, "the encoding of a page is not supported")
+                check(form == kernels.BITS, self.chunk, "the encoding of a page is not supported")
                 yield count, pa.foreign_buffer(address, size, self.holders)
 
     def present(self) -> Array | None:
