@@ -32,6 +32,7 @@ from streameval.states.labels import LabelCounts, LabelReader, LabelSpec
 from streameval.states.late import LateLabels, LateReader
 from streameval.states.protocol import Batch, Builder, Spec, State, StoredSpec, merge_all, ungrouped
 from streameval.states.rounds import row_bytes
+from streameval.typing import pack_bits
 from streameval.wording import plural, size
 
 if TYPE_CHECKING:
@@ -350,7 +351,7 @@ def _id_batches(
     """The ids of the rows that meet the filter, for `LateReader.read_ahead`."""
     for piece, _, batch in raw_batches(pieces, plan.reads(ids=True), rows):
         progress(0)
-        yield batch if plan.where is None else batch.filter(pa.array(plan.where.kept(batch, piece.name)))
+        yield batch if plan.where is None else batch.filter(pack_bits(plan.where.kept(batch, piece.name)))
 
 
 def label_reader(plan: Plan) -> LabelReader | None:
@@ -449,7 +450,7 @@ def _decoded(
         row, kept = 0, numbers if kept is None else numbers[kept]
     whole = None if reader is None else reader.complete(batch)
     if whole is not None:
-        batch, kept = batch.filter(pa.array(whole)), np.flatnonzero(whole) if kept is None else kept[whole]
+        batch, kept = batch.filter(pack_bits(whole)), np.flatnonzero(whole) if kept is None else kept[whole]
     if not batch.num_rows:
         return None
     label, labelled = (np.zeros(batch.num_rows, np.uint8), None) if reader is None else reader.rows(batch, piece.name)
@@ -482,7 +483,7 @@ def _weights(batch: pa.RecordBatch, column: str, name: str, labelled: Array | No
     """
     array = batch.column(column)
     if labelled is not None:
-        array = array.filter(pa.array(labelled))
+        array = array.filter(pack_bits(labelled))
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type)):

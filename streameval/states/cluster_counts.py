@@ -34,6 +34,7 @@ from streameval.states.keyed.ids import SHIFT, id_words, identify, row_nulls
 from streameval.states.keyed.layout import Interval, Layout
 from streameval.states.protocol import Batch, SplitSpec, Stored, Totals, Traits
 from streameval.states.rounds import buckets
+from streameval.typing import valid_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -143,7 +144,7 @@ class _ClusterBuilder:
             raise NullError(f"{where} has nulls; choose --nulls drop or --nulls singleton")
         [array], counts, label = by_code([array], label)
         if array.null_count:
-            valid = array.is_valid().to_numpy(zero_copy_only=False)
+            valid = valid_rows(array)
             np.add.at(self._null_rows, label[~valid], counts[~valid] if counts.size else 1)
             array, label, counts = array.drop_null(), label[valid], counts[valid] if counts.size else counts
         first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)

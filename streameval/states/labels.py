@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from streameval.errors import LabelError, NullError
 from streameval.states.protocol import Small, Totals, Traits, mergeable
-from streameval.typing import Array, view_numbers
+from streameval.typing import Array, valid_rows, view_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -298,7 +298,7 @@ class LabelReader:
         if array.null_count:
             if self.spec.nulls == "error":
                 raise NullError(f"{name}: label column {self.spec.column!r} has nulls; {_UNLABELLED}")
-            keep = array.is_valid().to_numpy(zero_copy_only=False)
+            keep = valid_rows(array)
             if codes is not None:
                 keep, codes = keep[codes], (np.cumsum(keep) - 1)[codes[keep[codes]]]
             array = array.drop_null()
@@ -378,7 +378,7 @@ def _present(array: pa.Array) -> Array | None:
     array, codes = _values(array)
     if not array.null_count:
         return None
-    present: Array = array.is_valid().to_numpy(zero_copy_only=False)
+    present = valid_rows(array)
     return present if codes is None else present[codes]
 
 

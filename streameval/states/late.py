@@ -26,7 +26,7 @@ from streameval.kernels.lookup import scramble_words as scramble_words
 from streameval.states.keyed.ids import hash_array, row_nulls
 from streameval.states.late_parts import IdParts, Ids, PartCodes
 from streameval.states.protocol import Small, Stored, Totals, Traits, mergeable
-from streameval.typing import Array, view_numbers
+from streameval.typing import Array, valid_rows, view_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -144,7 +144,7 @@ def read_ids(batch: pa.RecordBatch, columns: Sequence[IdColumn]) -> Ids:
     valid = np.empty(0, np.bool_)
     for array in arrays:
         if array.null_count:
-            present = array.is_valid().to_numpy(zero_copy_only=False)
+            present = valid_rows(array)
             valid = valid & present if valid.size else present
     words = [column.words(array) for column, array in zip(columns, arrays, strict=True)]
     if len(words) == 1:
@@ -191,7 +191,7 @@ class LateLabels:
         """Which rows have a label, as a bool array, from the codes of their ids and their own labels."""
         labelled = codes < MOST_LABELS
         if own is not None:
-            labelled |= (codes == ABSENT) & own.is_valid().to_numpy(zero_copy_only=False)
+            labelled |= (codes == ABSENT) & valid_rows(own)
         return labelled
 
     def of_codes(self, codes: Array, own: pa.Array | None) -> pa.Array:

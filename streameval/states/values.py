@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from streameval.kernels.contingency.tables import positions
 from streameval.states.keyed.ids import hash_array, id_words, identify, row_nulls
 from streameval.states.protocol import Batch, Small, Totals, Traits
+from streameval.typing import valid_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -123,7 +124,7 @@ class _ValuesBuilder:
         valid = np.ones(batch.label.size, bool)
         for array in arrays:
             if array.null_count:
-                valid &= array.is_valid().to_numpy(zero_copy_only=False)
+                valid &= valid_rows(array)
         rows = np.arange(valid.size) if valid.all() else np.flatnonzero(valid)
         columns: list[Array] = []
         for i, (key, array) in enumerate(zip(self.spec.keys, arrays, strict=True)):
@@ -173,7 +174,7 @@ class Values(Small):
     def with_rows(self, group: Array, values: pa.Array) -> Values:
         """The state with further rows, given by the index of their group and their values; nulls are skipped."""
         if values.null_count:
-            group, values = group[values.is_valid().to_numpy(zero_copy_only=False)], values.drop_null()
+            group, values = group[valid_rows(values)], values.drop_null()
         hashes, _ = hash_array(values)
         more = pa.table([pa.array(group), pa.array(hashes), values], schema=self.spec.schema)
         return self._reduced(pa.concat_tables([self.table, more]))

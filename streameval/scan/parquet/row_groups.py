@@ -39,6 +39,7 @@ from streameval.scan.parquet.pages import (
     footer_of,
     largest_page,
 )
+from streameval.typing import pack_bits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -302,7 +303,7 @@ class TableRows:
             if self.stored and columns:  # a batch without columns has its number of rows
                 arrays = [column_of(stored, self.stored.get(name, name)) for name in columns]
                 batch = pa.RecordBatch.from_arrays(arrays, list(columns))
-            yield batch.filter(pa.array(keep[row : row + batch.num_rows])) if keep.size else batch
+            yield batch.filter(pack_bits(keep[row : row + batch.num_rows])) if keep.size else batch
             row += batch.num_rows
 
 

@@ -33,6 +33,7 @@ from streameval.states.keyed.hot import by_code, by_run
 from streameval.states.keyed.ids import id_codes, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.protocol import Small, Stored, Totals, Traits
+from streameval.typing import pack_bits, valid_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -167,7 +168,7 @@ class ContingencyBuilder:
         columns = [row_nulls(batch.columns[name]) for name in self.spec.columns]
         label = batch.label
         if any(array.null_count for array in columns):
-            has_cluster, has_class = (array.is_valid().to_numpy(zero_copy_only=False) for array in columns)
+            has_cluster, has_class = (valid_rows(array) for array in columns)
             for column, what, present in zip(self.spec.columns, _SIDES, (has_cluster, has_class), strict=True):
                 if self.spec.nulls == "error" and not present.all():
                     raise NullError(
@@ -179,7 +180,7 @@ class ContingencyBuilder:
                 label = label[both]
             else:
                 self._add_incomplete(columns, has_cluster, has_class, batch.partition)
-            columns = [array.filter(pa.array(both)) for array in columns]
+            columns = [array.filter(pack_bits(both)) for array in columns]
         positive = int(np.count_nonzero(label))
         self._label_rows += label.size - positive, positive
         (clusters, classes), counts, _ = by_code(columns)
@@ -188,12 +189,12 @@ class ContingencyBuilder:
     def _add_incomplete(self, columns: list[pa.Array], has_cluster: Array, has_class: Array, partition: str) -> None:
         """Add rows with a null id, each a singleton; those without a class each count as a separate class."""
         clusters, classes = columns
-        first, rest = self.spec.cluster_words(clusters.filter(pa.array(has_cluster & ~has_class)), partition)
+        first, rest = self.spec.cluster_words(clusters.filter(pack_bits(has_cluster & ~has_class)), partition)
         words = np.zeros((sum(self.spec.keys), first.size), np.uint64)
         words[: 1 + rest.shape[1]] = first, *rest.T
         self._cells.add_ids([*words], label=np.ones(first.size, np.uint8))
         alone = self._builders.of("without_cluster", self.spec.class_layout)
-        first, rest = self.spec.class_words(classes.filter(pa.array(~has_cluster & has_class)))
+        first, rest = self.spec.class_words(classes.filter(pack_bits(~has_cluster & has_class)))
         alone.add_ids((first, *rest.T))
         neither = int(np.count_nonzero(~(has_cluster | has_class)))
         alone.add_ids([*np.zeros((self.spec.keys.class_, neither), np.uint64)], label=np.ones(neither, np.uint8))

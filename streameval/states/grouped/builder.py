@@ -31,6 +31,7 @@ from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.parts import sums_at
 from streameval.states.scores.types import present, rank_keys
+from streameval.typing import valid_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -291,8 +292,7 @@ _ADD: dict[type[Any], Callable[[TaggedBuilder, Batch, Tags], Added]] = {
 
 
 def _valid(array: pa.Array) -> Array:
-    valid: Array = row_nulls(array).is_valid().to_numpy(zero_copy_only=False)
-    return valid
+    return valid_rows(row_nulls(array))
 
 
 def _refuse(spec: Spec, batch: Batch, refused: object) -> None:

@@ -28,6 +28,7 @@ from streameval.kinds import unit_columns
 from streameval.states.blocks import BLOCKS, block_codes
 from streameval.states.grouped.table import binary, framed, hashable, nulls, parts_of, tagged, type_tag, value_of
 from streameval.states.keyed.ids import hash_bytes, id_type, identify, row_nulls
+from streameval.typing import pack_bits, valid_rows
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -214,10 +215,9 @@ class Blocks:
         arrays = [row_nulls(batch.columns[column]) for column in self.columns]
         if not any(array.null_count for array in arrays):
             return read_only(self._hash(arrays))
-        valid = [array.is_valid() for array in arrays]
-        every = pc.and_(*valid) if len(valid) > 1 else valid[0]
-        numbers = _of_rows(batch, self.count)
-        numbers[every.to_numpy(zero_copy_only=False)] = self._hash([array.filter(every) for array in arrays])
+        every = np.logical_and.reduce([valid_rows(array) for array in arrays])
+        numbers, there = _of_rows(batch, self.count), pack_bits(every)
+        numbers[every] = self._hash([array.filter(there) for array in arrays])
         return read_only(numbers)
 
     def _hash(self, arrays: Sequence[pa.Array]) -> Array:

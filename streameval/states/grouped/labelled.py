@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-import pyarrow as pa
 
 from streameval.budget import Budget
 from streameval.states.grouped.builder import TaggedBuilder
@@ -19,9 +18,12 @@ from streameval.states.grouped.groups import DenseGroups, Grouped
 from streameval.states.grouped.keys import UNLABELLED
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.protocol import Batch, SplitSpec, mergeable
+from streameval.typing import pack_bits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+
+    import pyarrow as pa
 
     from streameval.states.scores.counts import ScoreCounts
 
@@ -82,7 +84,7 @@ class LabelledBuilder:
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
         if batch.labelled is not None and not batch.labelled.all():
-            rest, inner = pa.array(~batch.labelled), self._spec.inner
+            rest, inner = pack_bits(~batch.labelled), self._spec.inner
             columns = {name: batch.columns[name].filter(rest) for name in inner.columns}
             rows = len(columns[inner.column])
             weight = np.ones(rows) if inner.weighted else None

@@ -25,6 +25,7 @@ from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval, Layo
 from streameval.states.protocol import Batch, Stored, Totals, Traits
 from streameval.states.rounds import buckets
 from streameval.states.scores.types import MissingScores, present, rank_keys, refuse_nan
+from streameval.typing import valid_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -126,7 +127,7 @@ class _GroupScoreBuilder:
             refuse_nan(self.spec.nan, True, batch.name, self.spec.column)
             group = group.take(pa.array(rows))
         keys, group = rank_keys(values, self.spec.type), row_nulls(group)
-        there = group.is_valid().to_numpy(zero_copy_only=False)
+        there = valid_rows(group)
         words = np.zeros((id_words(self.spec.group_type), keys.size), np.uint64)
         first, rest = identify(group.drop_null(), self.spec.group_type)
         words[:, there] = first, *rest.T

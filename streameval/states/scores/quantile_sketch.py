@@ -39,6 +39,7 @@ from streameval.kernels.sampling import compress, reduce_sorted
 from streameval.states.facts import check_counts
 from streameval.states.protocol import Batch, Small, Stored, Totals, Traits, mergeable
 from streameval.states.scores.types import floats, numbers
+from streameval.typing import pack_bits
 
 if TYPE_CHECKING:
     from tdigest import TDigest
@@ -179,7 +180,7 @@ class _SketchBuilder:
     def update(self, batch: Batch) -> None:
         array = batch.columns[self.spec.column]
         if isinstance(self.spec, ClassQuantileSpec):
-            array = array.filter(pa.array(batch.label == self.spec.positive))
+            array = array.filter(pack_bits(batch.label == self.spec.positive))
         self._nan += array.null_count
         self.add(numbers(array.drop_null() if array.null_count else array, self.spec.type))
 

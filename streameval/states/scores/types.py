@@ -22,7 +22,7 @@ from streameval.kernels.exact import quotients
 from streameval.kernels.keys import decode_floats
 from streameval.states.keyed.ids import row_nulls
 from streameval.states.protocol import Batch, Totals
-from streameval.typing import Array, ArrayLike, view_numbers
+from streameval.typing import Array, ArrayLike, valid_rows, view_numbers
 
 SIGN = np.uint64(1 << 63)
 
@@ -224,7 +224,7 @@ def present(batch: Batch, column: str, kind: str, *, nan: bool = True) -> tuple[
     lost = np.isnan(values) if nan and values.dtype.kind == "f" else np.zeros(0, np.bool_)
     if values.size == len(array) and not lost.any():
         return values, slice(None), np.empty(0, np.int64)
-    there = array.is_valid().to_numpy(zero_copy_only=False).copy()
+    there = valid_rows(array)
     if lost.any():
         there[np.flatnonzero(there)[lost]], values = False, values[~lost]
     return values, np.flatnonzero(there), np.flatnonzero(~there)

@@ -36,7 +36,7 @@ from streameval.states.late import ABSENT, IdTable, LateLabels, comparison, find
 from streameval.states.late_parts import Ids
 from streameval.store.files.entries import StoredState
 from streameval.store.files.published import DAMAGED
-from streameval.typing import view_numbers
+from streameval.typing import pack_bits, valid_rows, view_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -192,7 +192,7 @@ def _placed(rows: pa.Table, at: Array, places: Array) -> pa.Table:
 def _find(rows: pa.Table, ids: IdTable, seen: Array | None = None) -> Array:
     """The code of each row's id in a table, `ABSENT` if it lacks it; sets `seen` for the ids that occur."""
     words = rows[_FIRST].combine_chunks()
-    valid = words.is_valid().to_numpy(zero_copy_only=False) if words.null_count else np.zeros(0, np.bool_)
+    valid = valid_rows(words) if words.null_count else np.zeros(0, np.bool_)
     rest = rows[_SECOND].to_numpy().astype(np.uint64) if _SECOND in rows.column_names else np.zeros(0, np.uint64)
     seen = np.zeros(ids.first.size, np.bool_) if seen is None else seen
     ids = ids._replace(second=ids.second & _LOW)
@@ -228,7 +228,7 @@ def write_rows(
                     rows, numbers = batch, np.arange(row, row + batch.num_rows)
                     if test is not None:
                         kept = test.kept(batch, piece.name)
-                        rows, numbers = batch.filter(pa.array(kept)), numbers[kept]
+                        rows, numbers = batch.filter(pack_bits(kept)), numbers[kept]
                     row += batch.num_rows
                     _check_rows(rows, request, piece.name)
                     writer.add(rows, numbers)
