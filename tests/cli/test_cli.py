@@ -49,9 +49,13 @@ def store(data: Path, tmp_path: Path) -> str:
     return str(tmp_path / "store")
 
 
-def test_tables_are_on_stdout_and_plain_when_piped(data: Path, store: str) -> None:
-    """No colours, no rules, no broken lines; nothing on stderr, and nothing at all with ``--quiet``."""
-    commands = [
+def test_what_goes_to_stdout(data: Path, store: str, tmp_path: Path) -> None:
+    """Tables are plain when piped, without colours, rules or broken lines; nothing is on stderr, nor with ``--quiet``.
+
+    With ``--json -`` there is no table; with a file both are there.
+    """
+    to = tmp_path / "out.json"
+    for words, text in (
         (["evaluate", data, "--score", "s", "--cluster", "id"], "roc_auc"),
         (["evaluate", data, "--score", "s", "--plan"], "100 rows in 2 partitions"),
         (["sketch", data, "--column", "s"], "quantile"),
@@ -60,31 +64,15 @@ def test_tables_are_on_stdout_and_plain_when_piped(data: Path, store: str) -> No
         (["info", store, "--versions"], "2 new"),
         (["history", store, "--metric", "aul"], "night=2026-01-02"),
         (["check", store, "--rule", "aul >= 0"], "ok  night=2026-01-02  aul >= 0  0."),
-    ]
-    for words, text in commands:
+    ):
         done = run(*words)
         assert (done.exit_code, done.stderr) == (0, ""), done.stderr
         assert text in done.stdout
         assert not set("\x1b─━│┃") & set(done.stdout)
         if words[0] != "metrics":
             assert (run(*words, "--quiet").stdout, run(*words, "--quiet").stderr) == ("", "")
-
-
-def test_json_is_alone_on_stdout(data: Path, store: str, tmp_path: Path) -> None:
-    """With ``-`` there is no table; with a file both are there."""
-    for words in (
-        ["evaluate", data, "--score", "s"],
-        ["evaluate", data, "--score", "s", "--plan"],
-        ["sketch", data, "--column", "s"],
-        ["metrics"],
-        ["show", store],
-        ["info", store, "--versions"],
-        ["history", store, "--metric", "aul"],
-        ["check", store, "--rule", "aul >= 0"],
-    ):
         done = run(*words, "--json", "-")
         assert (done.exit_code, done.stderr) == (0, "")
-        to = tmp_path / "out.json"
         assert run(*words, "--json", to).stdout
         assert json.loads(done.stdout) == json.loads(to.read_text())
         assert "directory does not exist" in run(*words, "--json", tmp_path / "none" / "x.json").stderr

@@ -25,7 +25,7 @@ from deltalake import DeltaTable, write_deltalake
 from processes import run
 
 import streameval
-from streameval import Accumulator, Store, attribute, compare, evaluate, quantile_sketch
+from streameval import Accumulator, Store, attribute, compare, evaluate
 from streameval.cli import main
 from streameval.errors import StreamevalError
 from streameval.plots import plot_differences, plot_worst_clusters
@@ -141,17 +141,6 @@ def null_labels_of_a_store(root: Path) -> Any:
     yield lambda: store.update(tree)
 
 
-def text_in_a_sketch(root: Path) -> Any:
-    """Cast."""
-    file = put(root / "a.parquet")
-    yield (
-        lambda: quantile_sketch(file, "country"),
-        "a sketch takes floats, integers or decimals of at most 18 digits: cast it",
-    )
-    put(file, country=[1, 2, 3, 4])
-    yield lambda: quantile_sketch(file, "country")
-
-
 def mixed_frame(root: Path) -> Any:  # noqa: ARG001
     """Of one type."""
     frame = pd.DataFrame(ROWS | {"id": [1, "b", 2.5, None]})
@@ -197,14 +186,6 @@ def other_type_in_a_store(root: Path) -> Any:
     yield lambda: store.update(tree)
 
 
-def ambiguous_metric(root: Path) -> Any:
-    """Of a column."""
-    tree, store = night(root, 1, other=ROWS["score"]), Store(root / "store")
-    store.update(tree, score=["score", "other"], metrics=["roc_auc"])
-    yield lambda: store.check(["roc_auc >= 0"]), "say which"
-    yield lambda: store.check(["roc_auc[score] >= 0"])
-
-
 def scope_in_memory(root: Path) -> Any:  # noqa: ARG001
     """Files."""
     table = pa.table(ROWS)
@@ -218,31 +199,6 @@ def key_of_numbers(root: Path) -> Any:
         put(root / "d" / f"hour={hour}" / "a.parquet")
     yield lambda: evaluate(root / "d", where="hour >= '9'", **AUC), "write 9 without quotes"
     yield lambda: evaluate(root / "d", where="hour >= 9", **AUC)
-
-
-def part_of_no_time(root: Path) -> Any:
-    """A time."""
-    file = put(root / "a.parquet", at=["2026-01-01"] * 4)
-    yield lambda: evaluate(file, by="hour(at)", **AUC), "cast it"
-    put(file, at=[datetime(2026, 1, 1)] * 4)
-    yield lambda: evaluate(file, by="hour(at)", **AUC)
-
-
-def no_store(root: Path) -> Any:
-    """An update."""
-    tree, store = night(root, 1), Store(root / "store")
-    yield lambda: store.evaluate(), "create it with update"
-    store.update(tree, **AUC)
-    yield lambda: store.evaluate()
-
-
-def accepting_before_a_check(root: Path) -> Any:
-    """A check."""
-    tree, store = night(root, 1), Store(root / "store")
-    store.update(tree, **AUC)
-    yield lambda: store.accept("night=2026-01-01", "known"), "check first, then accept"
-    store.check(["roc_auc > 1"])
-    yield lambda: store.accept("night=2026-01-01", "known")
 
 
 def filter_as_an_expression(root: Path) -> Any:
@@ -259,27 +215,6 @@ def comparison_without_intervals(root: Path) -> Any:
     yield lambda: compare(one, one), "evaluate both with ci=0.95 and the same unit (--unit)"
     two = evaluate(file, ci=0.95, unit="unit", **AUC)
     yield lambda: compare(two, two)
-
-
-def misspelt_column(root: Path) -> Any:
-    """The one that is suggested."""
-    file = put(root / "a.parquet")
-    yield lambda: evaluate(file, score="scroe"), "did you mean 'score'?"
-    yield lambda: evaluate(file, score="score")
-
-
-def half_a_slicing(root: Path) -> Any:
-    """Both columns."""
-    file = put(root / "a.parquet")
-    yield (lambda: evaluate(file, by="country,", **AUC), "before or after a comma; write country,channel")
-    yield lambda: evaluate(file, by="country,id", **AUC)
-
-
-def store_in_its_data(root: Path) -> Any:
-    """Moved."""
-    tree = night(root, 1)
-    yield lambda: Store(tree / "store").update(tree, **AUC), "must be in separate directories: move one of them"
-    yield lambda: Store(root / "store").update(tree, **AUC)
 
 
 def store_among_files(root: Path) -> Any:
@@ -306,14 +241,6 @@ def two_values_of_a_key(root: Path) -> Any:
     yield lambda: evaluate(root / "d", **AUC), "rename one of the directories"
     (root / "d" / "night=1").rename(root / "d" / "week=1")
     yield lambda: evaluate(root / "d", **AUC)
-
-
-def sketch_of_ids(root: Path) -> Any:
-    """Of the data."""
-    tree = night(root, 1)
-    store = Store(root / "store")
-    yield lambda: store.update(tree, cluster="id", sketch="id"), "use quantile_sketch (streameval sketch)"
-    yield lambda: quantile_sketch(tree, "id")
 
 
 def lengths_of_a_dict(root: Path) -> Any:  # noqa: ARG001
@@ -433,6 +360,9 @@ FILES: list[tuple[dict[str, Any], dict[str, Any], str, dict[str, Any]]] = [
         "finite and not negative",
         {"columns": {"w": [0.0, 1, 1, 1]}},
     ),
+    ({}, {"score": "scroe"}, "did you mean 'score'?", {"score": "score"}),
+    ({}, AUC | {"by": "country,"}, "before or after a comma; write country,channel", {"by": "country,id"}),
+    ({"at": ["2026-01-01"] * 4}, AUC | {"by": "hour(at)"}, "cast it", {"columns": {"at": [datetime(2026, 1, 1)] * 4}}),
     ({"p": [[p, 1 - p] for p in P]}, {"score": "p"}, "name one of its elements, such as p[0]", {"score": "p[0]"}),
 ]
 
@@ -713,6 +643,14 @@ COMMANDS = [
     ("show s --cluster id --metric roc_auc", "or add one (--metric aul)", "+ --metric aul"),
     ("replace s one", "use update", "update s one"),
     ("metrics auc", "did you mean roc_auc?", "metrics roc_auc"),
+    ("show new", "create it with update", "update new data --score score; again"),
+    ("check s --accept night=2026-01-02 --reason known", "check first, then accept",
+     "check s --rule 'roc_auc > 1'; again"),
+    ("sketch one --column word", "a sketch takes floats, integers or decimals of at most 18 digits: cast it",
+     "sketch one --column id"),
+    ("update new data --cluster id --sketch id", "use quantile_sketch (streameval sketch)", "sketch data --column id"),
+    ("update data/s data --score score", "must be in separate directories: move one of them",
+     "update new data --score score"),
 ]  # fmt: skip
 
 
@@ -774,6 +712,7 @@ def test_what_a_command_advises_works(
 UNTRIED = {  # messages that name an option, without a row above
     "they advise nothing": (
         "--config …", "--rules …: …: …", "streameval check … --accept", " --rule …", " --ages …", "Your own data: ",
+        "must be a rule in quotes",
         "--json has all", "vacuum --keep turned", "streameval demo --rows", "next: streameval diagnose",
         "streameval maturity …",
     ),
