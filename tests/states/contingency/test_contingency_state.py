@@ -20,7 +20,7 @@ from scipy.optimize import linear_sum_assignment
 from streameval import evaluate
 from streameval.arrays.contingency.table import ClusteringMetrics
 from streameval.budget import Budget
-from streameval.errors import NullError, OptionError, SchemaError
+from streameval.errors import OptionError
 from streameval.metrics.contingency.clustering import CLUSTERING_METRICS
 from streameval.simulation import simulate
 from streameval.states import codec
@@ -217,49 +217,6 @@ def test_results_are_the_same_bytes_for_any_layout_threads_and_memory(simulated:
     assert small.to_json() == want
     assert small._engine is not None
     assert small._engine.budget.spilled > 0
-
-
-ROWS = {"label": [0, 1, 1], "c": [1, 1, 2], "k": [5, None, 6], "f": [0.5, 1.5, 2.5]}
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"cluster": "c", "classes": "k"}, NullError, "class column 'k' has nulls; choose --nulls drop or"),
-        ({"cluster": "k", "classes": "c"}, NullError, "cluster column 'k' has nulls"),
-        ({"cluster": "c", "classes": "f"}, SchemaError, "column 'f' has type double; ids are integers"),
-        ({"score": "f", "classes": "k"}, OptionError, "name a cluster column"),
-        (
-            {"cluster": "c", "classes": "k", "metrics": "ari"},
-            OptionError,
-            "named 'ari'; did you mean 'adjusted_rand_index'",
-        ),
-        (
-            {"cluster": "c", "metrics": "v_measure"},
-            OptionError,
-            "needs a cluster column against the class column: name both",
-        ),
-        (
-            {"cluster": "c", "classes": "k", "metrics": "pairwise.kappas.7"},
-            OptionError,
-            "name one of pairwise.kappas.0",
-        ),
-        ({"cluster": "c", "classes": "k", "metrics": "pairwise.fscore/beta=x"}, OptionError, "beta is 'x'; give"),
-        ({"cluster": "c", "classes": "k", "metrics": "pairwise.nosuch"}, OptionError, "no metric is named"),
-        ({"cluster": "c", "classes": "nope"}, ValueError, "nope"),
-        (
-            {"cluster": "c", "classes": "k", "assignment_cells": -1},
-            OptionError,
-            "assignment_cells=-1 is not a whole number of cells",
-        ),
-        ({"cluster": "c", "classes": "k", "assignment_cells": 0.5}, OptionError, "assignment_cells=0.5 is not a whole"),
-    ],
-)
-def test_bad_input_gets_one_line(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    """Each message names what is wrong and what to do about it."""
-    with pytest.raises(error, match=message) as raised:
-        evaluate(pa.table(ROWS), **options)
-    assert "\n" not in str(raised.value)
 
 
 def largest_matching(rows: list[tuple[Any, Any]]) -> int:
