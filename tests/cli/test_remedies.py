@@ -725,7 +725,6 @@ UNTRIED = {  # messages that name an option, without a row above
         "those of agc of all rows", "its threshold depends on the labels", "areas down to a rank",
         "counts of bins are interpolated", "a histogram cannot bound a fit",
         "choose one of its ends, or evaluate without approx",
-        "need more judged nights (check --since)",
         "no night has a value at every age", "are of one day, and always",
     ),
     "files or stores are broken, closed or of earlier versions": (
