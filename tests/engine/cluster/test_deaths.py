@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-ROWS, LEARN = 400_000, 1 << 14
+ROWS, LEARN = 100_000, 1 << 12
 OPTIONS: dict[str, Any] = {
     "score": "score",
     "cluster": "cluster",
@@ -43,7 +43,7 @@ OPTIONS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
+def mortal() -> Iterator[Any]:
     """A client of three processes, two of which will die; no test waits for their nannies to start them again."""
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -52,10 +52,10 @@ def client() -> Iterator[Any]:
         distributed.Client(made, set_as_default=False) as found,
     ):
         for module, name, value in (
-            (fold, "TASK_ROWS", 1 << 14),
+            (fold, "TASK_ROWS", 1 << 12),
             (engine, "FOLDS_PER_GB", 1 << 20),
-            (engine, "RANGE_BYTES", 1 << 18),
-            (rounds, "SLAB", 1 << 15),
+            (engine, "RANGE_BYTES", 1 << 16),
+            (rounds, "SLAB", 1 << 13),
         ):
             patch.setattr(module, name, value)
         found.register_plugin(learning_early())
@@ -114,13 +114,13 @@ def spoiled(times: int) -> Callable[[], None]:
     return spoil
 
 
-def test_rows_that_differ_from_their_outline_end_the_run(client: Any, data: Path, expected: str) -> None:
+def test_rows_that_differ_from_their_outline_end_the_run(mortal: Any, data: Path, expected: str) -> None:
     """With one line; the next run on the same workers gives the bits of threads."""
-    client.run(spoiled(1), on_error="ignore")
+    mortal.run(spoiled(1), on_error="ignore")
     with pytest.raises(ClusterError, match="worker has folded other rows"):
-        evaluate(data, client=client, **OPTIONS)
-    client.run(spoiled(0), on_error="ignore")
-    assert evaluate(data, client=client, **OPTIONS).to_json() == expected
+        evaluate(data, client=mortal, **OPTIONS)
+    mortal.run(spoiled(0), on_error="ignore")
+    assert evaluate(data, client=mortal, **OPTIONS).to_json() == expected
 
 
 class Beginning(distributed.SchedulerPlugin):
@@ -138,36 +138,28 @@ class Beginning(distributed.SchedulerPlugin):
 
 
 @pytest.fixture(scope="module")
-def victims(client: Any) -> list[int]:
+def victims(mortal: Any) -> list[int]:
     """The processes that will die."""
-    return sorted(client.run(os.getpid).values())[:2]
+    return sorted(mortal.run(os.getpid).values())[:2]
 
 
 @pytest.mark.parametrize("phase", ["split", "finalize"])
 def test_a_death_after_all_folds_changes_nothing(
-    client: Any, victims: list[int], data: Path, expected: str, phase: str
+    mortal: Any, victims: list[int], data: Path, expected: str, phase: str
 ) -> None:
     """The folds of a dead worker are repeated by one that has folded others: after all outlines were merged."""
     death = Beginning(phase, lambda: os.kill(victims.pop(), signal.SIGKILL))
-    client.cluster.scheduler.add_plugin(death, name="death")
+    mortal.cluster.scheduler.add_plugin(death, name="death")
     try:
-        assert evaluate(data, client=client, **OPTIONS).to_json() == expected
+        assert evaluate(data, client=mortal, **OPTIONS).to_json() == expected
     finally:
-        client.cluster.scheduler.remove_plugin("death")
+        mortal.cluster.scheduler.remove_plugin("death")
     assert death.came
 
 
 DUMPED_ROWS = 30_000
 BLOCKED = GroupedSpec(ClusterSpec("cluster"), Blocks("campaign"))
 SPECS = (ScoreSpec("score", "f8"), BLOCKED)
-
-
-@pytest.fixture(scope="module")
-def two_workers() -> Iterator[Any]:
-    """A client of two processes."""
-    small: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with distributed.LocalCluster(**small) as made, distributed.Client(made, set_as_default=False) as found:
-        yield found
 
 
 def planned(path: Path, seed: int) -> tuple[scan.Scan, Plan]:
@@ -181,11 +173,11 @@ def planned(path: Path, seed: int) -> tuple[scan.Scan, Plan]:
 
 
 def test_each_pass_gives_the_states_of_its_own_rows(
-    two_workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice with the same specs, as when a night is read again without a damaged file; in several ranges."""
     monkeypatch.setattr(ClusterEngine, "_range_count", lambda *_: 3)
-    connection = connect(two_workers, None)
+    connection = connect(client, None)
     assert connection is not None
     there, here = ClusterEngine.start(connection), ThreadEngine.start(threads=1)
     for seed in range(2):
@@ -219,11 +211,11 @@ def spoil(folder: str, times: int, change: str) -> None:
 
 
 def test_rows_that_differ_from_their_outline_are_not_stored(
-    two_workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They end the run with one line, and undamaged workers give the batches of threads."""
     monkeypatch.setattr(ClusterEngine, "_range_count", lambda *_: 3)
-    connection = connect(two_workers, None)
+    connection = connect(client, None)
     assert connection is not None
     there, here = ClusterEngine.start(connection), ThreadEngine.start(threads=1)
     scanned, plan = planned(tmp_path / "data.parquet", 5)
@@ -231,7 +223,7 @@ def test_rows_that_differ_from_their_outline_are_not_stored(
     for spec, change in (*((spec, "lost") for spec in SPECS), (SPECS[0], "twice")):
         folder = tmp_path / f"{spec.kind}-{change}"
         folder.mkdir()
-        two_workers.run(spoil, str(folder), 1, change, on_error="ignore")
+        client.run(spoil, str(folder), 1, change, on_error="ignore")
         with pytest.raises(ClusterError, match="worker has folded other rows"):
             list(there.dump(theirs[spec])[1])
         stored, expected = (
@@ -240,4 +232,4 @@ def test_rows_that_differ_from_their_outline_are_not_stored(
         )
         assert stored.equals(expected, check_metadata=True)
         assert list(folder.iterdir())
-    two_workers.run(spoil, str(tmp_path), 0, "", on_error="ignore")
+    client.run(spoil, str(tmp_path), 0, "", on_error="ignore")
