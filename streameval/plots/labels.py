@@ -10,14 +10,16 @@ a box is free of a line if none of the line's points lies inside.
 
 from __future__ import annotations
 
+import math
+from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -147,6 +149,7 @@ _SIDES = {
 _THRESHOLDS: WeakKeyDictionary[Line2D, Thresholds] = WeakKeyDictionary()
 # the largest x shown, and the size of the axes
 _PLACED: WeakKeyDictionary[Axes, tuple[float, tuple[float, float]]] = WeakKeyDictionary()
+_UNFINISHED: WeakSet[Figure] = WeakSet()  # figures whose layout waits until all is drawn
 
 
 def mark(curve: Line2D, thresholds: Thresholds) -> None:
@@ -161,6 +164,9 @@ def curves_on(ax: Axes) -> list[Line2D]:
 
 def arrange(figure: Figure, ax: Axes, limit: float) -> None:
     """Place legend and thresholds on the axes, and on the figure's other axes whose size has changed."""
+    if figure in _UNFINISHED:
+        _PLACED[ax] = limit, (math.nan, math.nan)
+        return
     legend = ax.get_legend()
     if legend is not None:
         legend.remove()
@@ -171,8 +177,14 @@ def arrange(figure: Figure, ax: Axes, limit: float) -> None:
             _place(figure, other, before[0])
 
 
-def arrange_all(figure: Figure) -> None:
-    """Place the legends and thresholds of all axes again, once a figure is complete."""
+@contextmanager
+def arrange_once(figure: Figure) -> Iterator[None]:
+    """Place the legends and thresholds of all axes once the block has drawn them, not after every curve."""
+    _UNFINISHED.add(figure)
+    try:
+        yield
+    finally:
+        _UNFINISHED.discard(figure)
     _lay_out(figure)
     for ax in figure.axes:
         if ax in _PLACED:

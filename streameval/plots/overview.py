@@ -11,7 +11,7 @@ from streameval.errors import OptionError
 from streameval.plots.canvas import Evaluated, checked_path, new_figure, save
 from streameval.plots.comparisons import plot_differences, plot_slices
 from streameval.plots.curves import plot_curve, plot_purity_by_size
-from streameval.plots.labels import arrange_all, curves_on
+from streameval.plots.labels import arrange_once, curves_on
 from streameval.plots.scores import draw_corp, draw_reliability, mark_rates, plot_score_distributions, plot_thresholds
 
 if TYPE_CHECKING:
@@ -77,20 +77,20 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
     down = -(-len(panels) // across)
     figure = new_figure(_WIDE * across, _HIGH * down)
     grid = figure.add_gridspec(down, across)
-    for i, (title, draw) in enumerate(panels):
-        ax = figure.add_subplot(grid[divmod(i, across)])
-        try:
-            draw(ax=ax)
-        except OptionError as error:
-            ax.clear()
-            ax.set_axis_off()
-            ax.set_title(title)
-            reason = textwrap.fill(str(error), 44)
-            ax.text(0.5, 0.5, reason, ha="center", va="center", fontsize=9, color="#404040")
-    if others:
-        said = textwrap.fill(f"Not drawn: {'; '.join(others)}", 60 * across)
-        figure.supxlabel(said, fontsize=8, color="#404040")
-    arrange_all(figure)
+    with arrange_once(figure):
+        for i, (title, draw) in enumerate(panels):
+            ax = figure.add_subplot(grid[divmod(i, across)])
+            try:
+                draw(ax=ax)
+            except OptionError as error:
+                ax.clear()
+                ax.set_axis_off()
+                ax.set_title(title)
+                reason = textwrap.fill(str(error), 44)
+                ax.text(0.5, 0.5, reason, ha="center", va="center", fontsize=9, color="#404040")
+        if others:
+            said = textwrap.fill(f"Not drawn: {'; '.join(others)}", 60 * across)
+            figure.supxlabel(said, fontsize=8, color="#404040")
     save(figure, path)
     return figure
 

@@ -259,10 +259,9 @@ def test_curves_of_many_slices_look_different() -> None:
     data = pa.table({"label": [0, 1] * 40, "score": np.arange(80) * 7 % 80 / 80, "c": np.arange(80) // 4})
     found = evaluate(data, score="score", by="c", metrics="roc_auc")
     curves = [found.curve("roc", slice={"c": i}) for i in range(20)]
-    ax = None
+    ax = Figure().add_subplot()  # without a layout, which is made again for each curve
     for curve in curves:
-        ax = plot_curve(curve, ax=ax)
-    assert ax is not None
+        plot_curve(curve, ax=ax)
     drawn = [line for line in ax.get_lines() if str(line.get_label()).startswith("score{")]
     looks = {(line.get_color(), str(line.get_linestyle()), str(line._unscaled_dash_pattern)) for line in drawn}
     assert len(looks) == len(drawn) == 20
