@@ -192,7 +192,7 @@ def test_rules_that_are_read_every_night(tmp_path):
         (folder / f"night=2026-01-{day:02}").mkdir(parents=True)
         pq.write_table(pa.table(table), folder / f"night=2026-01-{day:02}" / "a.parquet")
     store = Store(tmp_path / "store", threads=1)
-    store.update(folder, score="s", unit="unit", by="c")
+    store.update(folder, score="s", unit="unit", by="c", metrics="roc_auc")
     rules = {"all": "roc_auc >= 0.9 always @95%", "each": "roc_auc{c=*} >= 0.9 always @95%"}
     rules |= {"drop": "roc_auc drop <= 0.05 always @95% each", "often": "roc_auc drop <= 0.05 @95%"}
     found = {(one.partition[-2:], one.rule): one for one in store.check(rules, since="2026-01-20").judgements}
