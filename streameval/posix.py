@@ -72,7 +72,7 @@ def available_threads() -> int:
 def process_memory() -> int:
     """Resident memory of this process in bytes; the largest so far if the system does not report the current one."""
     with suppress(OSError):
-        return int(_PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(_PAGES.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
 
 

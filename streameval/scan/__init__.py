@@ -137,7 +137,7 @@ def read(
             raw, by_code = source.batches(columns, batch_rows), ()  # codes of others may lie beyond their dictionary
         limited = (part for batch in raw for part in _limited(batch, schema))
         unified = _unified_all(limited, schema, piece, by_code)
-        for batch in _resized(_with_shared_dictionaries(unified), batch_rows):
+        for batch in _resized(unified, batch_rows):
             rows += batch.num_rows
             yield batch
     except DataError:
@@ -160,8 +160,11 @@ def read(
 def _unified_all(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, piece: Piece, by_code: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches in the scan's schema, with the constant columns of the piece."""
-    constants, row = dict(piece.constants), piece.row
+    """The batches in the scan's schema, with the constant columns of the piece.
+
+    Consecutive equal dictionaries are held once, since Arrow's readers copy them for every batch.
+    """
+    constants, row, last = dict(piece.constants), piece.row, dict[str, pa.Array]()
     for batch in batches:
         arrays = [
             constants[field.name].array(field.type, batch.num_rows)
@@ -169,6 +172,12 @@ def _unified_all(
             else _conformed(column_of(batch, field.name), field, piece.name, row, coded=field.name in by_code)
             for field in schema
         ]
+        for i, (name, array) in enumerate(zip(schema.names, arrays, strict=True)):
+            if isinstance(array, pa.DictionaryArray):
+                if name in last and last[name].equals(array.dictionary):
+                    arrays[i] = pa.DictionaryArray.from_arrays(array.indices, last[name])
+                else:
+                    last[name] = array.dictionary
         fields = [field.with_type(array.type) for field, array in zip(schema, arrays, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, schema.metadata))
         row += batch.num_rows
@@ -205,20 +214,6 @@ def _limited(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatc
     pairs = zip(batch.schema.names, batch.columns, strict=True)
     rows = decodable_rows(array for name, array in pairs if name in plain)
     yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
-
-
-def _with_shared_dictionaries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches; consecutive equal dictionaries are held once, since Arrow's readers copy them for every batch."""
-    last: dict[int, pa.Array] = {}
-    for batch in batches:
-        arrays = list(batch.columns)
-        for i, array in enumerate(arrays):
-            if isinstance(array, pa.DictionaryArray):
-                if i in last and last[i].equals(array.dictionary):
-                    arrays[i] = pa.DictionaryArray.from_arrays(array.indices, last[i])
-                else:
-                    last[i] = array.dictionary
-        yield pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
 
 def _resized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
