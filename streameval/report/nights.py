@@ -249,14 +249,20 @@ def _limit(limit: Callable[[float], float], one: Judgement | None, rule: str) ->
 
 
 def window_lines(judgements: Sequence[Judgement | None]) -> dict[str, list[Scalar | None]]:
-    """Lines of a rule's windows: values up to the end compared with the bound, and values that would have failed."""
+    """Lines of a rule's windows: values up to the end compared with the bound, and values that would have failed.
+
+    Those of nights that would have shown hardly anything are left out: far away, they would flatten all other lines.
+    """
     lines: dict[str, list[Scalar | None]] = {}
+    ends = [end for one in judgements if one for window in one.windows for end in window[1:3]]
+    low, high = min(ends, default=0.0), max(ends, default=0.0)
     for width in sorted({window[0] for one in judgements if one for window in one.windows}):
         rows = [next((w[1:] for w in one.windows if w[0] == width), None) if one else None for one in judgements]
-        ends = [Scalar.between("", row[0], min(row[:2]), max(row[:2])) if row else None for row in rows]
+        bands = [Scalar.between("", row[0], min(row[:2]), max(row[:2])) if row else None for row in rows]
+        seen = [row[2] if row and 2 * low - high <= row[2] <= 2 * high - low else None for row in rows]
         over = "in one night" if width == 1 else f"over {width:g} nights"
-        lines |= {over: ends} if width > 1 else {}
-        lines[f"seen {over}"] = [Scalar.certain("", row[2]) if row else None for row in rows]
+        lines |= {over: bands} if width > 1 else {}
+        lines[f"seen {over}"] = [None if one is None else Scalar.certain("", one) for one in seen]
     return lines
 
 

@@ -135,9 +135,11 @@ class Judgements:
         return {name: failed for name, failed in rules.items() if failed}
 
     def windows(self, entries: Iterable[Entry], metric: str, of: str | None) -> tuple[Judgement | None, ...]:
-        """The judgement of each night by the first rule on a metric of all rows that has windows; empty without any."""
+        """The judgement of each night by the rule on a metric of all rows that last judged windows; () without any."""
         judged = [{one.rule: one for one in self.of(entry) if one.windows} for entry in entries]
-        texts = {one.rule: Rule.read(one.text) for night in judged for one in night.values()}
+        every = [one for night in judged for one in night.values()]
+        every.sort(key=lambda one: one.judged.timestamp() if one.judged else 0.0, reverse=True)
+        texts = {one.rule: Rule.read(one.text) for one in every}
         own = ((name, rule) for name, rule in texts.items() if rule.than is None and rule.of in (None, of))
         name = next((name for name, rule in own if canonical(rule.metric) == metric), None)
         return tuple(night.get(name) for night in judged) if name is not None else ()

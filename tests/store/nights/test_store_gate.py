@@ -173,13 +173,15 @@ def test_which_nights_a_rule_takes(accepted):
 
 
 def test_a_history_has_no_windows_of_a_difference(tmp_path):
-    """Rules on the metric of one column and of all columns have windows; one on a difference has its own values."""
+    """Rules on the metric of one column and of all columns have windows, of which the last one that judged counts."""
     night = SimpleNamespace(partition="n", fingerprint="", folded="", states=(), state=lambda *_: None)
     log = judgements.Judgements(Location.of(tmp_path), "n")
     digest = judgements.digests(night)["", ""]
-    for name, text, windows in (("a", "roc_auc[t] - roc_auc[s] >= 0", ()), ("b", "roc_auc[t] >= 0.5", ("b",))):
-        log.add(Judgement(name, text, "passed", 0.1, "", partition="n", digest=digest, windows=((1.0, 0.1, 0.2, 0.3),)))
-        assert tuple(one.rule for one in log.windows([night], "roc_auc", "t")) == windows
+    rules = {"a": "roc_auc[t] - roc_auc[s] >= 0", "b": "roc_auc[t] >= 0.5", "c": "roc_auc >= 0.6"}
+    for hour, (name, text) in enumerate(rules.items()):
+        one = Judgement(name, text, "passed", 0.1, "", partition="n", digest=digest, windows=((1.0, 0.1, 0.2, 0.3),))
+        log.add(replace(one, judged=datetime(2026, 1, 1, hour, tzinfo=UTC)))
+        assert [one.rule for one in log.windows([night], "roc_auc", "t")] == [name] * (name != "a")
 
 
 def test_rules_that_are_read_every_night(tmp_path):
