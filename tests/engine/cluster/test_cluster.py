@@ -45,7 +45,7 @@ import distributed
 REAL = Path(__file__).parents[2] / "data" / "spam_messages"
 COLUMNS: dict[str, Any] = {"score": ["score_lr", "score_nb", "score_q"], "cluster": ["cluster_loose", "cluster_tight"]}
 SMALL = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "memory_limit": "2GiB"}
-ROWS = 300_000  # of the simulated data
+ROWS = 100_000  # of the simulated data
 LOST = {"distributed.comm.timeouts.connect": "10s"}  # for which workers look for one that was killed; 30 s by default
 HANGS = 600  # seconds: no bound on how slow a machine may be
 
@@ -65,8 +65,8 @@ def cluster(n_workers: int = 2, **options: Any) -> Iterator[Any]:
 def _small_ranges() -> Iterator[None]:
     """Ranges and shards a small part of their size, so that few rows have several."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "RANGE_BYTES", engine.RANGE_BYTES // 20)
-        patch.setattr(rounds, "SLAB", rounds.SLAB // 20)
+        patch.setattr(engine, "RANGE_BYTES", engine.RANGE_BYTES // 60)
+        patch.setattr(rounds, "SLAB", rounds.SLAB // 60)
         yield
 
 
@@ -154,9 +154,9 @@ def test_a_limit_too_low_for_workers_is_said_beforehand(
     """It names the limit that suffices, which is then silent; the values are the same."""
     given: dict[str, Any] = {"score": "score_a", "metrics": "roc_auc", "client": client}
     with caplog.at_level(logging.WARNING, "streameval"):
-        little = evaluate(simulated, **given, memory="512KiB").results
+        little = evaluate(simulated, **given, memory="160KiB").results
     [record, _] = caplog.records  # rows of finished tasks do not fit either
-    assert "524.3 kB of memory of a worker is too little" in record.getMessage()
+    assert "163.8 kB of memory of a worker is too little" in record.getMessage()
     [least] = re.findall(r"give (\d+) MiB \(--memory\)", record.getMessage())
     caplog.clear()
     with caplog.at_level(logging.WARNING, "streameval"):
@@ -299,22 +299,31 @@ def bare_worker(client: Any, **environment: str) -> Iterator[str]:
         process.wait()
 
 
-def test_a_killed_worker_changes_nothing(simulated: Path, options: dict[str, Any], expected: str) -> None:
-    """One killed in the middle, which its nanny starts again, and one after the run, before a curve: the same bytes."""
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Any]:
+    """A client of two processes that tests may kill; their nannies start them again."""
     with cluster() as client:
-        victims = iter(workers(client).values())
-        kill = once(lambda: os.kill(next(victims), signal.SIGKILL))
-        found = evaluate(simulated, client=client, progress=kill, **options)
-        assert found.to_json() == expected
-        os.kill(next(victims), signal.SIGKILL)
-        assert found.curve("roc", "score_a").area == found.value("roc_auc", "score_a")
+        yield client
 
 
-def test_a_worker_that_never_returns_changes_nothing(simulated: Path, options: dict[str, Any], expected: str) -> None:
+def test_a_killed_worker_changes_nothing(mortal: Any, simulated: Path, options: dict[str, Any], expected: str) -> None:
+    """One killed in the middle, which its nanny starts again, and one after the run, before a curve: the same bytes."""
+    victims = iter(workers(mortal).values())
+    kill = once(lambda: os.kill(next(victims), signal.SIGKILL))
+    found = evaluate(simulated, client=mortal, progress=kill, **options)
+    assert found.to_json() == expected
+    os.kill(next(victims), signal.SIGKILL)
+    assert found.curve("roc", "score_a").area == found.value("roc_auc", "score_a")
+
+
+def test_a_worker_that_never_returns_changes_nothing(
+    mortal: Any, simulated: Path, options: dict[str, Any], expected: str
+) -> None:
     """One without a nanny is killed in the middle: the others do its work."""
-    with cluster(1) as client, bare_worker(client) as victim:
-        kill = once(lambda: os.kill(workers(client)[victim], signal.SIGKILL))
-        assert evaluate(simulated, client=client, progress=kill, **options).to_json() == expected
+    mortal.wait_for_workers(2, timeout=HANGS)
+    with bare_worker(mortal) as victim:
+        kill = once(lambda: os.kill(workers(mortal)[victim], signal.SIGKILL))
+        assert evaluate(simulated, client=mortal, progress=kill, **options).to_json() == expected
 
 
 def test_a_scheduler_that_goes_away_is_one_clear_error(
@@ -346,14 +355,13 @@ def test_a_scheduler_that_goes_away_is_one_clear_error(
         process.wait()
 
 
-def test_a_restart_in_the_middle_is_one_clear_error(simulated: Path, options: dict[str, Any]) -> None:
+def test_a_restart_in_the_middle_is_one_clear_error(mortal: Any, simulated: Path, options: dict[str, Any]) -> None:
     """`Client.restart` forgets the tasks of a run: the line says so, and the next run on the client is a run."""
-    with cluster(1) as client:
-        restart = functools.partial(client.restart, timeout=HANGS, wait_for_workers=False)
-        with pytest.raises(ClusterError, match=r"scheduler at tcp://.* is gone or was restarted"):
-            evaluate(simulated, client=client, progress=once(restart), **options)
-        client.wait_for_workers(1)
-        assert evaluate(str(REAL), client=client, **COLUMNS, nulls="singleton").rows
+    restart = functools.partial(mortal.restart, timeout=HANGS, wait_for_workers=False)
+    with pytest.raises(ClusterError, match=r"scheduler at tcp://.* is gone or was restarted"):
+        evaluate(simulated, client=mortal, progress=once(restart), **options)
+    mortal.wait_for_workers(1)
+    assert evaluate(str(REAL), client=mortal, score="score_lr").rows
 
 
 def test_a_scheduler_that_does_not_answer_is_one_clear_error() -> None:
@@ -494,19 +502,17 @@ def test_a_reader_cannot_leave_its_process(client: Any) -> None:
         evaluate(data, score="score", client=client)
 
 
-def test_a_partition_that_kills_its_workers_is_one_clear_error() -> None:
+def test_a_partition_that_kills_its_workers_is_one_clear_error(mortal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many workers as Dask allows die of one task: the error names memory."""
+    monkeypatch.setattr(mortal.cluster.scheduler, "allowed_failures", 0)
+    mortal.wait_for_workers(1, timeout=HANGS)
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     plain = dask.delayed(pa.table)({"label": [1, 0], "score": [0.2, 0.3]})
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        cluster(1) as client,
-        pytest.raises(ClusterError, match="most likely out of memory"),
-    ):
-        evaluate([plain, dask.delayed(die)()], score="score", client=client)
+    with pytest.raises(ClusterError, match="most likely out of memory"):
+        evaluate([plain, dask.delayed(die)()], score="score", client=mortal)
 
 
 @pytest.mark.parametrize("where", ["client", "threads"])
