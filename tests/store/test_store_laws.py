@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -89,34 +90,38 @@ def test_hidden_and_temporary_files_of_other_tools_are_known(data, tmp_path):
     assert store.update(data).unchanged == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "closed", "named"),
-    [
-        ("show store", "store", "store/ledger"),
-        ("evaluate store", "store", "store"),
-        ("update store data", "store/ledger", "store/ledger"),
-        ("show store", "store/states", "store/states/*.parquet"),
-        ("evaluate data --score score_lr", "data/{night}", "data/{night}"),
-        ("evaluate data/night=* --score score_lr", "data/{night}", "data/{night}"),
-        ("evaluate data/{night}/part-0.parquet --score score_lr", "data/{night}", "data/{night}/part-0.parquet"),
-    ],
-)
-def test_a_directory_that_may_not_be_read_is_named(data, tmp_path, words, closed, named):
+CLOSED = [  # a command, the place that may not be read, and what the error names
+    ("show store", "store", "store/ledger"),
+    ("evaluate store", "store", "store"),
+    ("update store data", "store/ledger", "store/ledger"),
+    ("show store", "store/states", "store/states/*.parquet"),
+    ("evaluate data --score score_lr", f"data/{NIGHTS[1]}", f"data/{NIGHTS[1]}"),
+    ("evaluate data/night=* --score score_lr", f"data/{NIGHTS[1]}", f"data/{NIGHTS[1]}"),
+    (f"evaluate data/{NIGHTS[1]}/part-0.parquet --score score_lr", f"data/{NIGHTS[1]}", f"data/{NIGHTS[1]}/part-0.*"),
+]
+RUN = """import json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from processes import run
+for words, closed, _ in json.loads(sys.argv[2]):
+    Path(closed).chmod(0)
+    done = run(*words.split())
+    Path(closed).chmod(0o755)
+    print(json.dumps([done.exit_code, done.stderr]))
+"""
+
+
+def test_a_directory_that_may_not_be_read_is_named(data, tmp_path):
     """With access as the remedy: nothing is missing or damaged, and no store needs to be created or restored."""
-    words, closed, named = (text.format(night=NIGHTS[1]) for text in (words, closed, named))
     Store(tmp_path / "store").update(data, **FEW)
-    (tmp_path / closed).chmod(0)
+    words = [sys.executable, "-c", RUN, str(Path(__file__).parents[1]), json.dumps(CLOSED)]
     done = subprocess.run(
-        [sys.executable, "-m", "streameval", *words.split()],
-        cwd=tmp_path,
-        preexec_fn=obey_permissions,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    (tmp_path / closed).chmod(0o755)
-    assert done.returncode == 1
-    assert fnmatchcase(done.stderr, f"streameval: error: *{named}: *permission denied; grant read access to it\n")
+        words, cwd=tmp_path, preexec_fn=obey_permissions, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    for line, (command, _, named) in zip(done, CLOSED, strict=True):
+        status, said = json.loads(line)
+        assert status == 1, command
+        assert fnmatchcase(said, f"streameval: error: *{named}: *permission denied; grant read access to it\n"), said
 
 
 NAMES = [f"night=2026-01-0{i}" for i in range(1, 5)]
@@ -132,6 +137,7 @@ POLICIES = [
     },
     {"score": ["f4", "f8"], "nan": "drop", "approx": True, "unlabelled": "drop"},
 ]
+METRICS = {"score": "roc_auc", "cluster": "aul", "classes": "adjusted_rand_index"}  # others follow from the same states
 
 
 def write(folder: Path, seed: int, files: int) -> None:
@@ -161,10 +167,11 @@ VERBS = ["land", "land", "replace", "remove", "vacuum"]
 steps = st.tuples(st.sampled_from(VERBS), st.sampled_from(NAMES), st.integers(1, 3))
 
 
-@settings(max_examples=30)
-@given(st.lists(steps, min_size=1, max_size=8), st.sampled_from(POLICIES), st.integers(0, 2**20))
+@settings(max_examples=16)
+@given(st.lists(steps, min_size=3, max_size=8), st.sampled_from(POLICIES), st.integers(0, 2**20))
 def test_any_sequence_of_corrections_is_one_evaluation_of_what_survives(actions, options, seed):
     """Land, replace, remove and merge nights in any order; then evaluate them all, and the first alone."""
+    options = options | {"metrics": [metric for kind, metric in METRICS.items() if kind in options]}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "FAN", 2)
         patch.setattr(compaction, "LENGTH", 2)
