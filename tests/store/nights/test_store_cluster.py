@@ -93,11 +93,11 @@ def test_all_workers_fold_a_large_night(
 
     As in an evaluation, a memory limit that does not cover the rows of finished tasks is said beforehand.
     """
-    task_rows = TASK_ROWS // 4
+    task_rows = TASK_ROWS // 10
     for module in (fold, nights):
         monkeypatch.setattr(module, "TASK_ROWS", task_rows)
-    monkeypatch.setattr(engine, "RANGE_BYTES", engine.RANGE_BYTES // 4)
-    monkeypatch.setattr(rounds, "SLAB", rounds.SLAB // 4)
+    monkeypatch.setattr(engine, "RANGE_BYTES", engine.RANGE_BYTES // 10)
+    monkeypatch.setattr(rounds, "SLAB", rounds.SLAB // 10)
     rows = 4 * task_rows
     rng = np.random.default_rng(5)
     label = rng.random(rows) < 0.2
@@ -113,12 +113,12 @@ def test_all_workers_fold_a_large_night(
     night.mkdir(parents=True)
     pq.write_table(pa.table(columns), night / "part.parquet", row_group_size=task_rows // 4)
     asked = {"score": "score", "cluster": "cluster", "classes": "campaign", "nulls": "singleton", "by": "country"}
-    there = Store(tmp_path / "there", client=client, memory="25MB")
-    here = Store(tmp_path / "here", threads=1, memory="75MB")
+    there = Store(tmp_path / "there", client=client, memory="10MB")
+    here = Store(tmp_path / "here", threads=1, memory="30MB")
     for store in (there, here):
         assert store.update(night.parent, **asked).rows == rows
     assert kept(there) == kept(here)
-    assert "25.0 MB of memory of a worker is too little for the rows of finished tasks" in caplog.text
+    assert "10.0 MB of memory of a worker is too little for the rows of finished tasks" in caplog.text
 
 
 def test_an_error_of_a_worker_names_the_file_and_good_nights_count(client: Any, data: Path, tmp_path: Path) -> None:
