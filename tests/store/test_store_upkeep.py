@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nightly import FEW, NIGHTS, OPTIONS, correct, land
 from processes import run
@@ -235,6 +235,7 @@ def test_old_nights_are_bounded_and_the_rest_exact(data, tmp_path):
 KINDS = [pa.float32(), pa.float64(), pa.int32(), pa.int64(), pa.uint64(), pa.decimal128(9, 2)]
 
 
+@settings(max_examples=40)  # a histogram has half a million bins
 @given(st.sampled_from(KINDS), st.booleans(), st.lists(st.integers(0, 40), max_size=30), st.integers(0, 99))
 def test_a_bounded_state_is_the_folded_histogram(kind, weighted, drawn, seed):
     """Turning exact counts into bins gives what folding the rows into bins gives."""

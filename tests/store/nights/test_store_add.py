@@ -113,7 +113,7 @@ def test_what_cannot_leave_is_refused(data, tmp_path):
 def test_policies_that_join_need_no_file(data, tmp_path):
     """States without nulls are the same under any policy, also where files are gone and scores are histograms."""
     store, policies = Store(tmp_path / "store"), {"nan": {"score_lr": "drop"}, "nulls": {"cluster_loose": "singleton"}}
-    options = {**FEW, "by": "source", "unit": "campaign"}
+    options = {**FEW, "by": "source", "unit": "campaign", "metrics": ["roc_auc", "aul"]}
     store.update(data, **options)
     values = [result.value for result in store.evaluate().results]
     store.vacuum(keep="1d", grace="0s")
