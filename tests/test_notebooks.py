@@ -171,7 +171,7 @@ def test_what_a_scheduler_runs_ends_with_the_gate(tmp_path: Path) -> None:
     script.chmod(0o755)
     env = {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     begin = airflow.replace("--on-error skip", "--on-error skip --score score_lr", 1)
-    for command, status in ((begin, 0), (airflow, 0), (airflow, 3), (airflow, 3)):
+    for command, status in ((begin, 0), (airflow, 0), (airflow, 3)):
         if status:
             broken = pq.read_table(source / "night=2026-01-03", partitioning=None)
             place = broken.schema.get_field_index("score_lr")
