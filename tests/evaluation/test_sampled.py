@@ -133,23 +133,6 @@ def test_results_are_the_same_bytes_for_any_threads(tmp_path: Path, passes: int)
         assert approximate(root, threads=threads, memory=memory, **options).to_json() == expected
 
 
-def test_the_sample_does_not_depend_on_row_groups(tmp_path: Path) -> None:
-    """Files rewritten with other row groups give the same drawn rows, counted in the same bins."""
-    found = []
-    for i, size in enumerate((500, 7000, ROWS)):
-        root = write(TABLE, tmp_path / str(i), 2, row_group_size=size)
-        plan = scan.plan(root, ["label", "score"])
-        state = BinsSpec("score", "f4", sample=0.1, edges=EDGES).empty()
-        for piece in plan.pieces:
-            table = pa.Table.from_batches(list(scan.read(piece, plan.schema, 1000)))
-            builder = state.spec.builder(Budget(), 1)
-            for batch in batches(table, [10, 5000], piece.origin):
-                builder.update(Batch(batch.label, None, batch.columns, row=batch.row + piece.row, origin=piece.origin))
-            state = state.merge(builder.state())
-        found.append(state)
-    assert found[0] == found[1] == found[2]
-
-
 # -- the states' laws -----------------------------------------------------------------------------------------------
 
 scores = st.lists(

@@ -112,9 +112,10 @@ def test_a_slope_that_is_too_steep_has_no_value_whatever_the_way(most: int, slop
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_exact_value_is_inside(weighted: bool) -> None:
-    """Every metric under approx, on the library's own grid."""
+    """Every metric under approx, on the library's own grid; a few points at the top may share a bin."""
     data, weight = drawn(weighted=weighted), "weight" if weighted else None
-    asked: dict[str, Any] = {"score": "score", "weight": weight, "metrics": [*NAMES, *EXTRA], "at": POINTS}
+    asked: dict[str, Any] = {"score": "score", "weight": weight, "metrics": [*NAMES, *EXTRA, "agc*"], "at": POINTS}
+    asked["truncate"] = (0.5, 0.1, 0.01, 2, 3, 10, 1000)
     exact, approx = evaluate(data, **asked), evaluate(data, approx=True, **asked)
     for one, other in zip(exact.results, approx.results, strict=True):
         if other.reason:
@@ -123,7 +124,7 @@ def test_the_exact_value_is_inside(weighted: bool) -> None:
         slack = 1e-13 if weighted else 1e-15
         assert other.lower - slack <= one.value <= other.upper + slack, (one, other)
         assert other.lower <= other.value <= other.upper
-        assert other.upper - other.lower < 0.01
+        assert other.upper - other.lower < 0.01 or one.metric.partition("@")[2] in ("2", "3", "10")
 
 
 GROUPS = st.lists(st.tuples(st.floats(0, 1, width=32), st.integers(0, 1)), min_size=1, max_size=30)

@@ -16,15 +16,13 @@ from hypothesis import strategies as st
 from truth import gain_truth, point_truth
 
 from streameval.arrays.curves import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
-from streameval.budget import Budget
 from streameval.errors import LabelError, NullError, OptionError
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.scores.gain import Agc, _candidates, kept_points, quotient
 from streameval.metrics.scores.operating_points import parse_at
 from streameval.metrics.scores.sums import limit
-from streameval.states.protocol import Batch, Totals
+from streameval.states.protocol import Totals
 from streameval.states.scores.counts import fold_arrays
-from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.parts import ScorePart, known
 
 TRUNCATIONS = (1, 0.5, 0.1, 0.01, 2, 3, 10, 1000)
@@ -44,21 +42,6 @@ def area(groups, truncate, *, ratio, weights=None):
     """The definition, of groups of (negatives, positives): kept by count, with the areas of their weights."""
     exact = [(Fraction(p), Fraction(n)) for n, p in weights or groups]
     return gain_truth(exact, list(map(sum, groups)), truncate, ratio=ratio)
-
-
-@settings(max_examples=100, deadline=None)
-@given(groups_of, st.sampled_from(POINTS), st.lists(st.integers(0, 50), max_size=6))
-def test_histograms_hold_operating_points(groups, at, cuts):
-    """Whatever the bins, the exact value is inside, or both have the same reason."""
-    point, (bins, state) = parse_at(at), histogram_of(groups, cuts)
-    found, binned = compute(fold_arrays(*points(groups)), point), value_of(point, bins, state)
-    truth = point_truth([(Fraction(p), Fraction(n)) for n, p in groups], list(map(sum, groups)), point.kind, point.at)
-    if found.reason:
-        assert binned.reason == found.reason
-    else:
-        assert found.value == float(truth)
-        assert binned.lower <= float(truth) <= binned.upper
-        assert binned.lower <= binned.value <= binned.upper
 
 
 def histogram_of(groups, cuts, *, weights=None):
@@ -143,20 +126,34 @@ def test_no_split_changes_a_result(weighted):
         assert b.value == pytest.approx(a.value, rel=1e-12 if weighted else 0, abs=0)
 
 
-@settings(max_examples=400, deadline=None)
-@given(groups_of, st.lists(st.integers(0, 50), max_size=6), st.sampled_from(TRUNCATIONS), st.booleans())
-def test_histogram_interval_holds_the_area(groups, cuts, truncate, ratio):
-    """Whatever the bins, the exact value lies in the interval; bins of one score are exact."""
+@settings(max_examples=300, deadline=None)
+@given(
+    groups_of,
+    st.lists(st.integers(0, 50), max_size=6),
+    st.sampled_from(TRUNCATIONS),
+    st.booleans(),
+    st.sampled_from(POINTS),
+)
+def test_histogram_intervals_hold_areas_and_operating_points(groups, cuts, truncate, ratio, at):
+    """Whatever the bins, the exact value lies in the interval, or both have one reason; bins of one score are exact."""
     truth = area(groups, truncate, ratio=ratio)
     bins, state = histogram_of(groups, cuts)
     found = value_of(Agc(truncate, ratio), bins, state)
     assert (truth is None) == math.isnan(found.value)
+    alone, own = histogram_of(groups, range(len(groups)))
     if truth is not None:
         assert found.lower <= float(truth) <= found.upper
         assert found.lower <= found.value <= found.upper
-    alone, state = histogram_of(groups, range(len(groups)))
-    if truth is not None:
-        assert value_of(Agc(truncate, ratio), alone, state).value == float(truth)
+        assert value_of(Agc(truncate, ratio), alone, own).value == float(truth)
+    point = parse_at(at)
+    exact, binned = compute(fold_arrays(*points(groups)), point), value_of(point, bins, state)
+    if exact.reason:
+        assert binned.reason == exact.reason
+        return
+    due = point_truth([(Fraction(p), Fraction(n)) for n, p in groups], list(map(sum, groups)), point.kind, point.at)
+    assert exact.value == float(due)
+    assert binned.lower <= float(due) <= binned.upper
+    assert binned.lower <= binned.value <= binned.upper
 
 
 @settings(max_examples=100, deadline=None)
@@ -193,25 +190,6 @@ def test_turning_points_find_the_extremes(above, n, p, more_n, more_p, need, rat
         for chosen in (_candidates(f, first, last, (n, P - above)), range(first, last + 1))
     )
     assert (min(few), max(few)) == (min(every), max(every))
-
-
-def test_real_histogram_holds_the_exact_values():
-    """On the library's own grid, truncated and not."""
-    rng = np.random.default_rng(1)
-    label = (rng.random(50_000) < 0.02).astype(np.uint8)
-    score = 1 / (1 + np.exp(-rng.normal(2.0 * label - 3, 1.0)))
-    score[::7] = np.round(score[::7], 2)
-    exact = fold_arrays(label, score)
-    import pyarrow as pa
-
-    builder = HistogramSpec("s", "f8").builder(Budget(), 1 << 20)
-    builder.update(Batch(label, None, {"s": pa.array(score)}))
-    state = builder.state()
-    for metric in [Agc(t, r) for t in TRUNCATIONS for r in (False, True)] + [parse_at(at) for at in POINTS]:
-        truth, found = compute(exact, metric), compute(state, metric)
-        assert found.lower <= truth.value <= found.upper, metric.name
-        assert found.lower <= found.value <= found.upper
-    assert compute(state, Agc(0.1)).upper - compute(state, Agc(0.1)).lower < 1e-3
 
 
 @pytest.mark.parametrize("at", [0.1 + 0.2, math.nextafter(0.3, 0), 1 / 3, 123456789.12345679, 5e-324])
@@ -285,8 +263,11 @@ def options(case, key):
 
 @pytest.mark.parametrize("case", CASES)
 def test_agc_score_gives_the_reference_values(case):
-    """The reference whose truncation is the one defined rules; beyond its errors, the intended values."""
-    for version, key, expected in reference(CASES[case], "agc_score"):
+    """The reference whose truncation is the one defined rules; beyond its errors, the intended values.
+
+    Of a million rows, every third combination of options is compared.
+    """
+    for version, key, expected in list(reference(CASES[case], "agc_score"))[:: 3 if case == "recipe_1e6" else 1]:
         if version == "872e534":
             y_true, y_score, arguments, parts = options(CASES[case], key)
             value = agc_score(y_true, y_score, **arguments, normalized="normalized" in parts)
@@ -307,8 +288,13 @@ def test_gain_curve_gives_the_reference_points(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_agc_approximate_gives_the_reference_values(case):
-    """All points in quantile bins: the same number, or an error where the reference raises."""
-    for _, key, expected in reference(CASES[case], "agc_approximate/sample=1/"):
+    """All points in quantile bins: the same number, or an error where the reference raises.
+
+    Each case compares another third of the combinations of options, so that each is compared in three cases or more.
+    """
+    for _, key, expected in list(reference(CASES[case], "agc_approximate/sample=1/"))[
+        sorted(CASES).index(case) % 3 :: 3
+    ]:
         y_true, y_score, arguments, parts = options(CASES[case], key)
         arguments |= {"interpolation": parts[3], "normalized": "normalized" in parts}
         if isinstance(expected, dict):
