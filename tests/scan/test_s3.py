@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 from uuid import uuid4
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
 
 
-FILES, ROWS = 6, 20_000
+FILES, ROWS = 4, 20_000
 
 
 class Quiet(WSGIRequestHandler):
@@ -156,19 +157,16 @@ def table(number: int) -> pa.Table:
     return pa.table({"label": label, "score": rng.random(ROWS) + 0.2 * label, "text": [4 * value for value in text]})
 
 
+@cache
 def expected() -> str:
     """The JSON of the same rows in memory."""
     return evaluate(pa.concat_tables(table(i) for i in range(FILES)).drop(["text"]), score="score", threads=1).to_json()
 
 
-@pytest.mark.parametrize("name", ["scores/", "scores/night=*/part.parquet", "scores/**"])
-def test_a_uri_with_options_is_read_by_threads_and_by_a_cluster(
-    server: tuple[Counting, str], client: Any, name: str
-) -> None:
+def test_a_uri_with_options_is_read_by_threads_and_by_a_cluster(server: tuple[Counting, str], client: Any) -> None:
     """A directory and patterns, the endpoint in the URI, the credentials in the environment."""
-    uri = f"s3://bucket/{name}{server[1]}"
-    for where in ({"threads": 2}, {"client": client}):
-        assert evaluate(uri, score="score", **where).to_json() == expected()
+    for name, where in (("", {"threads": 2}), ("night=*/part.parquet", {"client": client}), ("**", {"threads": 2})):
+        assert evaluate(f"s3://bucket/scores/{name}{server[1]}", score="score", **where).to_json() == expected()
 
 
 def test_storage_options_stand_beside_the_data(server: tuple[Counting, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,7 +384,7 @@ def test_an_object_that_fails_twice_is_read_the_third_time(server: tuple[Countin
     with pytest.raises(CorruptFileError, match=r"^s3://bucket/scores/night=3/part.parquet: "):
         run(3)
     found = run(6, on_error="skip")  # three times among others, three times alone
-    assert (found.rows, [name for name, _ in found.skipped]) == (5 * ROWS, ["s3://bucket/scores/night=3/part.parquet"])
+    assert (found.rows, [name for name, _ in found.skipped]) == (3 * ROWS, ["s3://bucket/scores/night=3/part.parquet"])
     app.refuse = {}
 
 
