@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONG = """
-    laws frozen store_concurrent simulate imports contingency_state store_faults fuzz cluster slices options bins
-    store_cluster browser ranges s3 evaluate store_s3 catalogue jackknife arrays_ranking notebooks curves gain store
-    store_upkeep sampled workers store_laws memory contingency bad_input quantiles store_add
+    frozen laws store_concurrent imports simulate store_faults contingency_state cluster slices bins store_cluster
+    deaths fuzz options browser ranges s3 evaluate store_s3 catalogue jackknife arrays_ranking notebooks curves gain
+    store store_upkeep sampled workers store_laws memory contingency bad_input quantiles store_add
 """
 
 MARKED = {  # what a contributor runs in two minutes: pytest -m "laws or api"
