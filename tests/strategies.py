@@ -207,7 +207,7 @@ class Subject:
 
     def tables(self, copies: st.SearchStrategy[int] | None = None) -> st.SearchStrategy[pa.Table]:
         """Tables with the columns column, label, weight, partition, the others and row; sometimes one many times."""
-        return self._table(self, st.sampled_from([1, 1, 1, 200]) if copies is None else copies)
+        return self._table(self, st.sampled_from([1, 1, 1, 100]) if copies is None else copies)
 
     def fold(
         self,

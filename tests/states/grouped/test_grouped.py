@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import pickle
 from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,6 @@ from streameval.budget import Budget
 from streameval.errors import OptionError, SchemaError
 from streameval.kernels.keyed.sizes import LARGEST
 from streameval.kernels.keys import unmix
-from streameval.states import codec
 from streameval.states.blocks import SizeChanges
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.cluster_sizes import SizeTable
@@ -67,7 +65,7 @@ def _group_of_each_row(subject: Subject, table: pa.Table) -> list[Any]:
 def test_groups_are_states_of_their_rows(subject: Subject) -> None:
     """Law 6: the total is the state of all rows. Law 7: a group and all others make the total, each of its rows."""
 
-    @settings(max_examples=1 if isinstance(subject.spec.inner, HistogramSpec) else 5)
+    @settings(max_examples=2 if isinstance(subject.spec.inner, HistogramSpec) else 5)  # the first has no rows
     @given(subject.tables(st.just(1)), st.sampled_from([1, 7, 1000]), st.booleans())
     def check(table: pa.Table, batch_rows: int, tiny: bool) -> None:
         inner = _inner(subject)
@@ -88,25 +86,6 @@ def test_groups_are_states_of_their_rows(subject: Subject) -> None:
                 assert not difference(others.merge(only), total)
             states = grouped.several(grouped.groups())
             assert not difference(reduce(lambda a, b: a.merge(b), states, inner.spec.empty()), total)
-
-    check()
-
-
-@by_name(GROUPED)
-def test_states_merge_and_are_stored_as_one(subject: Subject) -> None:
-    """States of many segments or few: equal, also after merging and reading back."""
-
-    @settings(max_examples=1 if isinstance(subject.spec.inner, HistogramSpec) else 3)
-    @given(subject.tables(st.just(1)), subject.tables(st.just(1)))
-    def check(one: pa.Table, two: pa.Table) -> None:
-        apart = subject.fold(one), subject.fold(two)
-        with sizes(tiny=True):
-            joined = subject.fold(one), subject.fold(two)
-            read = [codec.load(codec.dump(state)[1]) for state in (*apart, *joined)]
-        assert not difference(apart[0], joined[0])
-        assert not difference(apart[0].merge(apart[1]), joined[0].merge(joined[1]))
-        assert not difference(joined[0].merge(apart[1]), apart[1].merge(joined[0]))
-        assert not any(difference(a, b) for a, b in zip((*apart, *joined), read, strict=True))
 
     check()
 
@@ -267,66 +246,6 @@ def test_states_of_more_groups_together_than_words_tell_apart(monkeypatch: pytes
     merged, swapped = one.merge(other), other.merge(one)
     assert merged == swapped
     assert merged.total() == _folded_scores(inner, batches) == swapped.total()
-
-
-def _sliced_clusters(rows: int, groups: int, kind: pa.DataType) -> tuple[np.ndarray, dict[str, Any]]:
-    """Labels and columns of clusters of about three rows, and a hot one, that groups cut."""
-    rng = np.random.default_rng(groups)
-    ids = pa.array(np.where(rng.random(rows) < 0.2, 7, rng.integers(0, rows // 3, rows))).cast(kind)
-    group = np.sort(rng.integers(0, groups, rows))  # a batch has few of them
-    return rng.integers(0, 2, rows).astype(np.uint8), {"id": ids, "g": pa.array(group)}
-
-
-def _folded_clusters(
-    label: np.ndarray, columns: dict[str, Any], budget: Budget, parts: int, capacity: int = 1 << 12
-) -> list[Any]:
-    """A state of each part of the rows, folded in batches by builders of one budget."""
-    spec = GroupedSpec(ClusterSpec("id", "signed" if columns["id"].type == pa.int64() else "hash"), By(("g",)))
-    states = []
-    for rows in np.array_split(np.arange(label.size), parts):
-        builder = spec.builder(budget, capacity)
-        for some in np.array_split(rows, 4):
-            taken = {name: column.take(pa.array(some)) for name, column in columns.items()}
-            builder.update(Batch(label[some], None, taken))
-        states.append(builder.state())
-    return states
-
-
-@pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
-def test_slices_of_clusters_take_no_more_than_all_rows(kind: pa.DataType, tmp_path: Path) -> None:
-    """However many there are, and the state of all rows takes nothing beside them."""
-    label, columns = _sliced_clusters(60_000, 300, kind)
-    budget = Budget(1 << 18, tmp_path)
-    state = reduce(lambda one, other: one.merge(other), _folded_clusters(label, columns, budget, 3))
-    held = budget.resident + budget.spilled
-    total = state.total(budget)
-    pieces = sum(segment.piece_bytes for segment in state.keyed.segments)
-    assert held == budget.resident + budget.spilled <= pieces + label.size * (8 if kind == pa.int64() else 16)
-    inner = total.spec.builder(Budget(), 1 << 12)
-    inner.update(Batch(label, None, columns))
-    assert total == inner.state()
-
-
-@pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
-def test_slices_of_clusters_may_be_more_than_narrow_words_tell_apart(
-    kind: pa.DataType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Further ones have wide words, in a batch, in a task, or in another process, with the same rows in each."""
-    monkeypatch.setattr(tag_words, "MOST", 5)
-    label, columns = _sliced_clusters(4_000, 9, kind)
-    one, other = _folded_clusters(label, columns, Budget(), 2)
-    [foreign] = _folded_clusters(label[:900], {k: c.slice(0, 900) for k, c in columns.items()}, Budget(), 1)
-    [last] = _folded_clusters(label[-900:], {k: c.slice(3_100) for k, c in columns.items()}, Budget(), 1)
-    state = one.merge(other).merge(pickle.loads(pickle.dumps(foreign))).merge(last)
-    assert [each.keyed.layout.tag for each in (state, one, last)] == [32, 10, 10]
-    again = np.concatenate((np.arange(4_000), np.arange(900), np.arange(3_100, 4_000)))
-    for group, found in zip(state.groups(), state.several(state.groups()), strict=True):
-        rows = again[columns["g"].to_numpy()[again] == group[0]]
-        inner = found.spec.builder(Budget(), 1 << 12)
-        inner.update(Batch(label[rows], None, {"id": columns["id"].take(pa.array(rows))}))
-        assert found == inner.state() == state.only(group)
-        assert state.without(group).merge(found) == state.total()
-    assert codec.load(codec.dump(state)[1]) == state
 
 
 def test_clusters_of_a_crowded_bucket_are_told_apart() -> None:

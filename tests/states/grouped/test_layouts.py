@@ -12,7 +12,6 @@ import pytest
 
 from streameval import evaluate
 from streameval.budget import Budget
-from streameval.errors import FormatError
 from streameval.metrics.finalize import computed
 from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.ranking import AveragePrecision, PrAuc, RocAuc
@@ -161,20 +160,6 @@ def test_slices_of_integers_over_their_whole_range(kind: type) -> None:
     assert dict(zip(slices["g"], slices["rows"], strict=True)) == {ends.min: 4, ends.max - 1: 8, ends.max: 12}
 
 
-def test_a_damaged_key_of_a_group_is_refused() -> None:
-    """A 32-bit score has no key of more bits."""
-    builder = GroupedSpec(ScoreSpec("score", "f4"), By(("g",))).builder(Budget(), 8)
-    columns = {"score": pa.array([0.1, 0.9, 0.4], pa.float32()), "g": pa.array([1, 1, 2])}
-    builder.update(Batch(np.array([0, 1, 0], np.uint8), None, columns))
-    schema, batches = codec.dump(builder.state())
-    table = pa.Table.from_batches(list(batches), schema)
-    keys = table.column("key").to_numpy().copy()
-    keys[-1] = 1 << 40
-    damaged = table.set_column(schema.get_field_index("key"), schema.field("key"), pa.array(keys))
-    with pytest.raises(FormatError, match="a key has more than 32 bits"):
-        codec.load(damaged.replace_schema_metadata(schema.metadata).to_batches())
-
-
 @pytest.mark.parametrize("grouped", [False, True])
 def test_nulls_inside_a_dictionary_of_scores(grouped: bool) -> None:
     """Rows of a null entry have a missing score, as rows without an entry have."""
@@ -206,9 +191,10 @@ def _rows(rows: int, groups: int, kind: pa.DataType, seed: int = 0) -> tuple[np.
     return rng.integers(0, 2, rows).astype(np.uint8), pa.table(columns)
 
 
-def _spec(table: pa.Table, nulls: str = "error") -> GroupedSpec:
+def _spec(table: pa.Table, *, cells: bool = True) -> GroupedSpec:
     kind = "signed" if table.schema.field("id").type == pa.int64() else "hash"
-    return GroupedSpec(ContingencySpec("k", "id", cluster_type=kind, nulls=nulls), By(("g",)))
+    inner = ContingencySpec("k", "id", cluster_type=kind) if cells else ClusterSpec("id", kind)
+    return GroupedSpec(inner, By(("g",)))
 
 
 def _folded(spec: Any, label: np.ndarray, table: pa.Table, budget: Budget, batches: int = 1) -> Any:
@@ -254,16 +240,30 @@ def test_hot_pairs_of_a_slice_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("kind", CLUSTERS, ids=str)
-def test_further_slices_have_wide_words(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_of_clusters_take_no_more_than_all_rows(kind: pa.DataType, tmp_path: Path) -> None:
+    """However many there are, and the state of all rows takes nothing beside them."""
+    label, table = _rows(60_000, 300, kind)
+    budget, spec = Budget(1 << 18, tmp_path), _spec(table, cells=False)
+    state = _of_parts(spec, label, table, budget, 3)
+    held = budget.resident + budget.spilled
+    total = state.total(budget)
+    pieces = sum(segment.piece_bytes for segment in state.keyed.segments)
+    assert held == budget.resident + budget.spilled <= pieces + label.size * (8 if kind == pa.int64() else 16)
+    assert total == _folded(spec.inner, label, table, Budget())
+
+
+@pytest.mark.parametrize("kind", CLUSTERS, ids=str)
+@pytest.mark.parametrize("cells", [False, True])
+def test_further_slices_have_wide_words(kind: pa.DataType, cells: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """More groups than narrow words distinguish, in a batch, in a task, or in another process."""
     monkeypatch.setattr(tag_words, "MOST", 5)
-    label, table = _rows(3_000, 9, kind)
-    spec = _spec(table)
-    state = _of_parts(spec, label, table, Budget(), 2)
-    foreign = _folded(spec, label[-900:], table.slice(2_100), Budget())
-    state = state.merge(pickle.loads(pickle.dumps(foreign)))
-    assert state.tagged["cells"].layout.tag == 32
-    again = np.concatenate((np.arange(3_000), np.arange(2_100, 3_000)))
+    label, table = _rows(4_000, 9, kind)
+    spec = _spec(table, cells=cells)
+    foreign, last = (_folded(spec, label[at : at + 900], table.slice(at, 900), Budget()) for at in (0, 3_100))
+    state = _of_parts(spec, label, table, Budget(), 2).merge(pickle.loads(pickle.dumps(foreign))).merge(last)
+    runs = [each.tagged["cells"] if cells else each.keyed for each in (state, last)]
+    assert [run.layout.tag for run in runs] == [32, 32 if cells else 10]
+    again = np.concatenate((np.arange(4_000), np.arange(900), np.arange(3_100, 4_000)))
     _checked(state, label[again], table.take(pa.array(again)))
     assert codec.load(codec.dump(state)[1]) == state
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -137,36 +138,22 @@ def found(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", IDS)
-@pytest.mark.parametrize("unlabelled", [False, True])
-def test_clusters_of_sorted_rows_are_those_of_shuffled_rows(kind, unlabelled, found):
-    """Sizes and positives do not depend on whether rows were counted by run, with labels or without some of them."""
+@pytest.mark.parametrize("counted", ["clusters", "clusters with rows without a label", "cells"])
+def test_counts_of_sorted_rows_are_those_of_shuffled_rows(kind, counted, found):
+    """Sizes, positives, and the table of classes do not depend on whether rows were counted by run."""
     rng = np.random.default_rng(5)
-    rows = 20_000
+    rows, unlabelled, cells = 20_000, "without" in counted, counted == "cells"
     ids, label = sorted_ids(rng, rows, rows // 40), (rng.random(rows) < 0.3).astype(np.uint8)
     labelled = rng.random(rows) < 0.999 if unlabelled else None
     if labelled is not None:
         label[~labelled] = 0
-    spec = ClusterSpec("c", type=kind, rows="both" if unlabelled else "labelled")
-    columns = {"c": IDS[kind](ids)}
+    spec = ContingencySpec("k", "c", cluster_type=kind) if cells else ClusterSpec("c", type=kind)
+    spec = replace(spec, rows="both") if unlabelled else spec
+    columns = {"c": IDS[kind](ids), "k": pa.array(ids // 7)} if cells else {"c": IDS[kind](ids)}
     by_run = folded(spec, columns, label, np.arange(rows), labelled)
     assert all(starts is not None for starts in found)
     found.clear()
     assert folded(spec, columns, label, rng.permutation(rows), labelled) == by_run
-    assert all(starts is None for starts in found)
-
-
-@pytest.mark.parametrize("kind", IDS)
-def test_cells_of_sorted_rows_are_those_of_shuffled_rows(kind, found):
-    """The table of classes and clusters does not depend on whether rows were counted by run."""
-    rng = np.random.default_rng(6)
-    rows = 20_000
-    ids = sorted_ids(rng, rows, rows // 40)
-    columns = {"c": IDS[kind](ids), "k": pa.array(ids // 7)}
-    spec, label = ContingencySpec("k", "c", cluster_type=kind), np.zeros(rows, np.uint8)
-    by_run = folded(spec, columns, label, np.arange(rows))
-    assert all(starts is not None for starts in found)
-    found.clear()
-    assert folded(spec, columns, label, rng.permutation(rows)) == by_run
     assert all(starts is None for starts in found)
 
 

@@ -100,7 +100,7 @@ def test_every_state_is_the_same_folded_and_merged_on_a_cluster(subject: Subject
     """Law 1 where folds and merges are tasks of other processes, for each kind of state and key."""
     bare = replace(subject, values=None, others=())  # strategies do not travel
 
-    @settings(max_examples=1)
+    @settings(max_examples=2)  # the first has no rows
     @given(subject.tables(), st.floats(0, 1))
     def check(table: pa.Table, at: float) -> None:
         here = int(at * table.num_rows)
