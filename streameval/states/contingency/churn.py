@@ -91,14 +91,9 @@ class Form:
     least: int
 
     @property
-    def keys(self) -> Keys:
-        """The numbers of words in ids of the new and of the old clusters."""
-        return self.spec.keys
-
-    @property
     def cells(self) -> Layout:
         """Layout of cells that are handed on: words of both ids and the tag; counts are rows, in parts with flags."""
-        return Layout(ID_BUCKETS, 64, sum(self.keys) + bool(self.tags))
+        return Layout(ID_BUCKETS, 64, sum(self.spec.keys) + bool(self.tags))
 
 
 @dataclass(frozen=True)
@@ -215,7 +210,7 @@ class _Visited:
 
     def _merged(self, entries: Array, interval: Interval, own: int) -> tuple[_Cells, Array | slice, Array | slice]:
         """The cells of some entries, see `_groups`, the first entry of each, and the cell of each entry."""
-        ids, bounds = sum(self.form.keys), np.arange(interval[0], interval[1] + 1)
+        ids, bounds = sum(self.form.spec.keys), np.arange(interval[0], interval[1] + 1)
         bounds = np.searchsorted(id_codes(entries[:, 0]) >> 1, bounds)
         first: slice | Array = slice(None)
         cell: slice | Array = slice(None)
@@ -240,7 +235,7 @@ class ByNew(_Visited):
 
     def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, ByOld]:
         """Sums over the new clusters of an interval, and their cells by old cluster."""
-        form, (new, old), start = self.form, self.form.keys, interval[0]
+        form, (new, old), start = self.form, self.form.spec.keys, interval[0]
         left, (lone, arrived) = self.alone.range(*interval), _lone(self.cells, 1, interval)
         items, ids = self.cells.items_in(*interval)[0::2], [lone[:0, :new]]
         builder = SegmentBuilder.fitting(form.cells, budget, min(SLAB, max(1, int(items.sum()))))
@@ -262,7 +257,7 @@ class ByNew(_Visited):
 
     def _hand_on(self, entries: Array, interval: Interval, builder: SegmentBuilder) -> int:
         """Hand on the cells of clusters of several rows, see `_groups`; returns the pairs of rows within them."""
-        form, (new, old) = self.form, self.form.keys
+        form, (new, old) = self.form, self.form.spec.keys
         cells, _, cell = self._merged(entries, interval, new)
         rows, sizes = cells.rows, cells.sizes[cells.owner]
         flags: Array = np.where(2 * rows > sizes, _HALF, 0) | np.where(sizes >= form.least, _LARGE, 0)
@@ -283,10 +278,10 @@ class ByOld(_Visited):
     def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, ByFate]:
         """Sums over the old clusters of an interval, and the cells that their new clusters need."""
         items = self.cells.items_in(*interval)
-        layout = Layout(ID_BUCKETS, 64, self.form.keys.cluster + 2)
+        layout = Layout(ID_BUCKETS, 64, self.form.spec.keys.cluster + 2)
         builder = SegmentBuilder.fitting(layout, budget, min(SLAB, max(1, int(items.sum()))))
         tally = Tally(by_tag=np.zeros((2, max(1, self.form.tags)), np.int64))
-        old, (alone, left) = self.form.keys.class_, _lone(self.alone, 0, interval)
+        old, (alone, left) = self.form.spec.keys.class_, _lone(self.alone, 0, interval)
         ids = [alone[:0]]
         for buckets, entries, singles, _ in self._groups(interval, old):
             if left.size:
@@ -303,7 +298,7 @@ class ByOld(_Visited):
 
         An old cluster of one row that is a new cluster of one row is a continued pair.
         """
-        form, (new, old) = self.form, self.form.keys
+        form, (new, old) = self.form, self.form.spec.keys
         entries[:, old] = unmix(entries[:, old])
         cells, first, cell = self._merged(entries, interval, old)
         rows, flags = cells.rows, entries[first, -1].astype(np.int64) >> _FLAGS
@@ -344,7 +339,7 @@ class ByFate(_Visited):
 
     def visit(self, interval: Interval, budget: Budget) -> tuple[Tally, None]:
         """Sums over the new clusters of an interval."""
-        new, side = self.form.keys.cluster, self.cells.gather(*interval)[0]
+        new, side = self.form.spec.keys.cluster, self.cells.gather(*interval)[0]
         facts = side.rest[:, new - 1].astype(np.int64)
         rows, facts = facts >> _FATES, facts & 15
         times = side.counts if side.counts.size else np.ones(rows.size, np.int64)
