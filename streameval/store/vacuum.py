@@ -113,9 +113,9 @@ def select_older(entries: Iterable[Entry], keep: str) -> list[Entry]:
     OptionError
         If `keep` is not a span, or the name of a partition has no date.
     """
+    days = parse_seconds(keep, "keep") // 86_400
     dated = [(entry, day_of(entry.partition, ", so nights cannot be kept by their age")) for entry in entries]
     newest = max((day for _, day in dated), default=date.min)
-    days = parse_seconds(keep, "keep") // 86_400
     return [entry for entry, day in dated if (newest - day).days >= days]
 
 
