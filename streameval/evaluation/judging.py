@@ -83,7 +83,8 @@ def check_computed(rules: Sequence[Rule], request: Request) -> None:
         names = [name for name in (rule.metric, canonical(rule.metric)) if name in computed]
         if not names:
             near = meant_by(rule.metric) or nearest(rule.metric, computed)
-            remedy = f"did you mean {near}?" if near else f"there are {few(list(computed))}"
+            said = near if near and " " in near else repr(near)
+            remedy = f"did you mean {said}?" if near else f"there are {few(list(computed))}"
             raise OptionError(
                 f"{rule.text!r}: no {rule.metric} is computed; {remedy} (--metric names those to compute)"
             )

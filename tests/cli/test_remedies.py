@@ -508,7 +508,7 @@ COMMANDS = [
     ("update new data --score score --classes-of-label 0,1", "evaluate takes it",
      "evaluate data --score 'p_{class}' --label kind --classes-of-label 0,1"),
     ("evaluate one --score score --labels texts.parquet --on id", "labels; name the column of", "+ --label spam"),
-    ("evaluate one --score score --rule 'auc >= 0'", "did you mean roc_auc?",
+    ("evaluate one --score score --rule 'auc >= 0'", "did you mean 'roc_auc'?",
      "evaluate one --score score --rule 'roc_auc >= 0'"),
     ("show s --as-of 7", "info --versions lists all", "info s --versions; show s --as-of 0"),
     ("check s --rule 'roc_auc{country=a} >= 0 @95%'", "leave out the level, or end in always @95%",
