@@ -197,8 +197,8 @@ OPTIONS = (
     Option("by", NAMES, None, ("attribute",), "state", metavar="COLUMN,…",
            help="Rank slices by how far they fall short of the whole: country or country,channel or 'hour(sent_at)'.",
            needs="a score"),
-    Option("adjust", choice("shown", "family"), "shown", ("attribute",), "value", needs="slices",
-           help="Widen intervals so that few of those shown are wrong, or that with --ci none of all slices is."),
+    Option("adjust", choice("false_coverage", "family"), "false_coverage", ("attribute",), "value", needs="slices",
+           help="What widened intervals promise: few of those shown miss the true value, or none of all slices does."),
     Option("ci", LEVEL, None, ("attribute",), "value", metavar="[LEVEL]", bare=0.95, needs="slices",
            help="Sampling intervals of slices, widened because the worst are selected; --unit implies 0.95."),
     Option("unit", one_unit("attribute"), None, ("attribute",), "state", metavar="COLUMN", needs="slices",
@@ -280,7 +280,8 @@ OPTIONS = (
            "Metric: a name, a glob, or a family such as ranking, thresholds, calibration, lift or pairwise; repeat for "
            "several. streameval metrics lists them all and marks the defaults.", flag="metric"),
     Option("truncate", NUMBERS, (), (*_LOOK, "add"), "value",
-           "Truncate the gain curve: a share in (0, 1] or a number of points; repeat for several.", needs="scores",
+           "Truncate the gain curve: a share in (0, 1] or a number of points, counted without weights; repeat for "
+           "several.", needs="scores",
            of="score"),
     Option("aul_threshold", real_number("a cluster size, a number of at least 0", 0), 1, (*_LOOK, "add"), "value",
            "aul: clusters with more rows count as all positive.", needs="clusters", of="cluster"),

@@ -52,9 +52,9 @@ If labels are of some rows alone, an interval says nothing of the others: the ru
     roc_auc[v2] >= 0.97 of labelled proven @95%            fails unless that holds for rows like the labelled ones
 
 Without an interval the rule is undecided. Over several slices of data, the intervals hold for all of them together: at
-95 % and 10 slices, each is taken at 99.5 % (Bonferroni). At 95 %, a rule errs in 2.5 % of the nights whose true value
-equals its bound, and one with ``within``, which makes two one-sided tests with the interval at 90 %, in 5 %. Each rule
-is judged alone, by its own columns, whatever else is compared: ten candidates with a rule each are ten chances to err.
+95 % and 10 slices, each is taken at 99.5 % (Bonferroni). A rule with ``within`` makes two one-sided tests, with the
+interval at 90 %, and needs no ``proven``. Each rule is judged alone, by its own columns, whatever else is compared: ten
+candidates with a rule each are ten chances to err.
 An ``always`` rule errs in any 365 nights with at most 5 %, over all its slices; all such rules that are checked
 together share these 5 %, but those that end in ``each``. It judges the means of the last 1, 7 and 28 judged nights, a
 drop the night alone, and prints how large a fall it would have shown. A pass proves nothing. Recommend a bound where a

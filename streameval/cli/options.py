@@ -146,7 +146,7 @@ def _option(option: Option) -> Callable[[Command], Command]:
     facts: dict[str, Any] = {"type": click.Choice(kind.choices) if kind.choices else kind.word, "multiple": kind.many}
     if option.of:
         facts = {"type": _OfColumn(facts["type"]), "multiple": True, "callback": partial(_by_column, kind.many)}
-    if kind is COLUMN:
+    if kind is COLUMN or (option.name == "unit" and not kind.many):
         facts |= {"multiple": True, "callback": _one_column}
     if kind.word is bool:
         facts = {"is_flag": True}
@@ -222,7 +222,9 @@ def _by_column(many: bool, _: click.Context, __: click.Parameter, pairs: tuple[t
 def _one_column(_: click.Context, param: click.Parameter, names: tuple[str, ...]) -> str | None:
     """A callback that refuses several columns for an option that takes one; click would silently take the last."""
     if len(set(names)) > 1:
-        raise OptionError(f"{param.opts[0]} takes one column, not {' and '.join(dict.fromkeys(map(repr, names)))}")
+        crossed = "; write two crossed ones as one, a,b" if "," in (param.metavar or "") else ""
+        both = " and ".join(dict.fromkeys(map(repr, names)))
+        raise OptionError(f"{param.opts[0]} takes one column, not {both}{crossed}")
     return names[0] if names else None
 
 

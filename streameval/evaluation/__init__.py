@@ -129,8 +129,8 @@ def evaluate(
         (`streameval.metrics.catalogue`). By default, all metrics are computed except the optional ones of clusters
         against classes, such as ``assignment_score``, ``vi_distance/raw`` or ``pairwise.*``.
     truncate : float or sequence of float
-        Truncations of the gain curve: a share of the points in (0, 1], or a number of points above 1. Each adds `agc`
-        and `agc_ratio` cut there, such as ``agc@0.01``.
+        Truncations of the gain curve: a share of the points in (0, 1], or a number of points above 1, counted without
+        weights. Each adds `agc` and `agc_ratio` cut there, such as ``agc@0.01``.
     aul_threshold : float
         Clusters larger than this count as if all positive in the assumed height of `aul`.
     assignment_cells : int

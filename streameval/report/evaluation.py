@@ -16,6 +16,7 @@ from streameval.report.values import (
     classes_said,
     coarser_said,
     compared,
+    cut_said,
     difference_table,
     differences_said,
     digits,
@@ -307,5 +308,6 @@ def _notes(evaluation: Found) -> list[str]:
     notes += [f"{plural(certain, 'value')} approximate, with bounds that contain the exact one"] * bool(certain)
     rest = len(results) - exact - certain
     notes += [*strata_said(evaluation.label_strata), *coarser_said(evaluation.coarser_units)]
+    notes += cut_said(results, evaluation.options.get("weight"))
     notes += list(means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
     return notes + [f"{plural(rest, 'estimate')} of a sample"] * bool(rest)

@@ -17,6 +17,7 @@ from streameval.report.values import (
     alike,
     coarser_said,
     compared,
+    cut_said,
     labelled_said,
     means,
     night_notes,
@@ -378,7 +379,8 @@ def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[s
     with_baseline = [result for result in whole if result.baseline is not None]
     parts += [*gap, differences(with_baseline, plain=plain)] if with_baseline else []
     parts += [f"[bold]{escaped(sentence)}[/]" for sentence in slices_said(evaluation.results)]
-    warnings = *strata_said(evaluation.label_strata), *coarser_said(evaluation.coarser_units)
+    warnings = [*strata_said(evaluation.label_strata), *coarser_said(evaluation.coarser_units)]
+    warnings += cut_said(whole, evaluation.options.get("weight"))
     parts += map(escaped, (*labelled_said(whole), *sampling_notes(whole, evaluation.results, store=store), *warnings))
     parts += map(escaped, means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
     for by, rows in by_slicing(evaluation.results).items():

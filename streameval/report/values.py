@@ -275,6 +275,16 @@ def coarser_said(ratios: Mapping[str, float]) -> list[str]:
     ]
 
 
+def cut_said(results: Iterable[Scalar], weight: str | None) -> list[str]:
+    """A note where weights do not decide how many rows a truncation keeps.
+
+    >>> cut_said([Scalar.certain("agc@0.1", 0.5), Scalar.certain("roc_auc", 0.5)], "w")
+    ['the top of agc@0.1 is counted in points, without w']
+    """
+    cut = dict.fromkeys(result.metric for result in results if result.metric.startswith(("agc@", "agc_ratio@")))
+    return [f"the top of {few(list(cut))} is counted in points, without {weight}"] if weight and cut else []
+
+
 def strata_said(strata: Iterable[LabelStratum]) -> list[str]:
     """A warning for each stratum of a sample of labels whose design weights do not sum up to its rows.
 

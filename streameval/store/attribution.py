@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # options that the configuration of the store fixes
 _FIXED = ("cluster", "classes", "label", "pos_label", "nulls", "unlabelled", "cluster_scope")
 _REFUSED = ("changed_from", "where")  # options that a store cannot honour; the errors explain why
-_SLICED = ("score", "by", "ci", "unit")
+_SLICED = ("score", "by", "adjust", "ci", "unit")
 ATTRIBUTED = (*_FIXED, *_REFUSED, *_SLICED, "metric", "aul_threshold", "top", "examples", "examples_per")
 
 

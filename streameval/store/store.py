@@ -247,7 +247,7 @@ class Store(Changing):
             The files of these partitions, for the texts of hashed ids and for examples.
         **options
             Options of `streameval.attribute`: ``classes, label, metric, aul_threshold, top, examples, examples_per``.
-            ``score, by, ci, unit`` rank the slices that the store keeps, or values of keys in the names of the
+            ``score, by, adjust, ci, unit`` rank the slices that the store keeps, or values of keys in the names of the
             partitions. By default, all tables of the cluster column for which the store has states.
 
         Raises

@@ -343,7 +343,11 @@ def test_what_a_verb_requires_is_asked_for_by_name(verb: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("attribute", "--score", "s", "--by", "id", "--score", "t"), ("evaluate", "--label", "s", "--label", "t")]
+    "words",
+    [
+        ("attribute", "--score", "s", "--by", "id", "--score", "t"),
+        *(("evaluate", option, "s", option, "t") for option in ("--label", "--unit")),
+    ],
 )
 def test_two_columns_where_there_is_one_are_refused(few_rows: str, words: tuple[str, ...], tmp_path: Path) -> None:
     """The last was silently taken; the same column twice is not a contradiction."""

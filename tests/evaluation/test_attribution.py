@@ -481,7 +481,7 @@ def test_intervals_of_slices_are_widened_for_having_been_selected() -> None:
     assert "96.67 % intervals by user, widened" in conclusion("slices", found.slices, found)
     weak = data.append_column("w", pa.array((rng.random(3000) + label * (country == "IT")) / 2))
     shown, family = (
-        attribute(weak, score="w", by="country", unit="user", ci=0.9, adjust=adjust) for adjust in ("shown", "family")
+        attribute(weak, score="w", by="country", unit="user", ci=0.9, **adjust) for adjust in ({}, {"adjust": "family"})
     )
     assert [one.totals["slices_ci_level"] for one in (shown, family)] == pytest.approx([1 - 0.2 / 3, 1 - 0.1 / 3])
     assert shown.totals["slices_below"] == family.totals["slices_below"] == 2

@@ -377,7 +377,7 @@ def with_slices(
         "whole": whole.value,
     }
     if found.ci_level is not None and worst:
-        totals["slices_selected"] = selected = len(worst) if given["adjust"] == "shown" else 1
+        totals["slices_selected"] = selected = len(worst) if given["adjust"] == "false_coverage" else 1
         totals["slices_ci_level"] = level = 1 - selected * (1 - found.ci_level) / len(fit)
         slices = list(at_level(level))
         far_ends = [slices[i].ci_upper if sign > 0 else slices[i].ci_lower for _, i in worst]
@@ -444,7 +444,7 @@ def attribute(
     timezone: str | None = None,
     ci: float | None = None,
     unit: str | None = None,
-    adjust: str = "shown",
+    adjust: str = "false_coverage",
     classes: str | None = None,
     changed_from: str | None = None,
     label: str | None = None,
@@ -495,7 +495,7 @@ def attribute(
         Sampling intervals of the slices, as in `streameval.evaluate`. They are widened for selection: the intervals of
         R slices shown out of m eligible ones have level 1 − R (1 − ci) / m. With `unit`, a slice needs 20 effective
         units.
-    adjust : {"shown", "family"}
+    adjust : {"false_coverage", "family"}
         What these intervals promise: of those shown, a share of at most 1 − ci misses the true value on average (false
         coverage rate), so that of 50 equal slices some lies below the whole in two of five runs; or no interval of any
         eligible slice does, with probability ci: then R is 1.

@@ -13,8 +13,9 @@ length are bins as well (with weights 2,048 bins, and the highest 2,048 of 1 to 
 more of some length lie above a threshold, unless bins of single scores do. The highest occupied prefixes of a union are
 among those of its parts, with all their rows, so these bins depend on the set of rows alone, too.
 
-2,048 bins and 128 blocks take 2 MiB, those for points at most 3 MiB; with weights 6 and 5.25 MiB. The effect of the
-grid on standard errors is checked where they are computed (`streameval.metrics.scores.block_replicates`).
+2,048 bins and 128 blocks take 2 MiB, those for points at most 3 MiB; with weights 6 and 5.25 MiB. A night of 2·10⁵ rows
+with a float32 score takes 270 kB in a store, and these counts 240 kB more. The effect of the grid on standard errors is
+checked where they are computed (`streameval.metrics.scores.block_replicates`).
 """
 
 from __future__ import annotations

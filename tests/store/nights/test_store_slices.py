@@ -141,8 +141,8 @@ def test_slices_have_the_intervals_of_the_files(data: Path, tmp_path: Path) -> N
         store.evaluate(against="rest")
 
 
-@pytest.mark.parametrize("ci", [None, 0.9])
-def test_slices_that_fall_short_are_those_of_the_files(tmp_path: Path, ci: float | None) -> None:
+@pytest.mark.parametrize("widened", [{}, {"adjust": "family", "ci": 0.9}])
+def test_slices_that_fall_short_are_those_of_the_files(tmp_path: Path, widened: dict[str, Any]) -> None:
     """Kept slices or nights, with the intervals of the store's unit at the widened level, and without its points."""
     rng, rows = np.random.default_rng(4), 1500
     for night in (1, 2, 3):
@@ -154,13 +154,14 @@ def test_slices_that_fall_short_are_those_of_the_files(tmp_path: Path, ci: float
     nights, store = sorted(tmp_path.glob("night=*")), Store(tmp_path / "store", threads=1)
     store.update(nights, score="s", by="country", unit="unit", at="fpr=0.01", truncate=0.1)
     for by, last in (("country", 2), ("night", 3)):
-        found = store.attribute(last=last, score="s", by=by, ci=ci, metric="average_precision")
-        same = attribute(nights[-last:], score="s", by=by, ci=ci, unit="unit", metric="average_precision")
+        found = store.attribute(last=last, score="s", by=by, metric="average_precision", **widened)
+        same = attribute(nights[-last:], score="s", by=by, unit="unit", metric="average_precision", **widened)
         assert (found.slices, found.totals) == (same.slices, same.totals)
         assert found.slices is not None
         assert 0 < found.slices.num_rows < found.totals["slices"]
-        assert found.totals["slices_ci_level"] > (ci or 0.95)
-        command = f"--last {last} --score s --by {by}{' --ci 0.9' * bool(ci)} --metric average_precision"
+        assert found.totals["slices_ci_level"] > widened.get("ci", 0.95)
+        command = f"--last {last} --score s --by {by}{' --adjust family --ci 0.9' * bool(widened)} --metric "
+        command += "average_precision"
         assert str(found.source.command).endswith(command)
 
 
