@@ -165,17 +165,17 @@ def always(folder: Path, nights: int) -> None:
     for night in range(nights):
         rng = np.random.default_rng([2, night])
         units = rng.integers(0, 20_000, SMALL)
-        columns = {"label": units % 3 == 0, "unit": units, "slice": units % 200}
+        columns = {"label": units % 3 == 0, "unit": units, "country": units % 200}
         columns |= {score: 1 / (1 + np.exp(-rng.normal(2.0 * columns["label"], 1.0))) for score in scores}
         path = folder / "data" / f"night={date(2026, 1, 1) + timedelta(night)}" / "part-0.parquet"
         path.parent.mkdir(parents=True)
         pq.write_table(pa.table(columns), path)
     store = Store(folder / "store")
-    store.update(folder / "data", score=scores, metrics=metrics, unit="unit", by="slice")
+    store.update(folder / "data", score=scores, metrics=metrics, unit="unit", by="country")
     ends = ">= 0 always @95%", "drop <= 0.5 always @95%"
-    rules = [f"{metric}[{score}]{{slice=*}} {end}" for metric in metrics for score in scores for end in ends]
+    rules = [f"{metric}[{score}]{{country=*}} {end}" for metric in metrics for score in scores for end in ends]
     names = [entry.partition for entry in store.partitions()]
-    store.check(rules, since=names[-28].removeprefix("night="))
+    store.check(rules, since=names[-28:][0].removeprefix("night="))
     _, cached = timed(lambda: store.check(rules, names[-1], again=True))
     shutil.rmtree(Path(store.name) / "history")
     found, anew = timed(lambda: store.check(rules, names[-1], again=True))

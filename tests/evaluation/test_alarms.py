@@ -117,7 +117,7 @@ def test_windows_take_only_judged_nights_and_say_why_they_cannot_be_judged() -> 
     assert ends[1:] == ["too few nights"] * 2
     assert ends[0].end > 0.9 > ends[0].end - 2 * ends[0].shown
     few = series_of(
-        nights.days, nights.values, nights.replicates, np.random.default_rng(0).exponential(1, nights.rows.shape)
+        nights.days, nights.values, nights.replicates, np.random.default_rng(0).exponential(size=nights.rows.shape)
     )
     plain = judged_end(windows(few, np.ones(20, bool), nights.floors(), 1e-5)[1], 0, "plain", 0.9, 1)
     assert str(plain).endswith("effective units, 200 are needed")
