@@ -278,6 +278,7 @@ def coarser_said(ratios: Mapping[str, float]) -> list[str]:
 def cut_said(results: Iterable[Scalar], weight: str | None) -> list[str]:
     """A note where weights do not decide how many rows a truncation keeps.
 
+    >>> from streameval.results import Scalar
     >>> cut_said([Scalar.certain("agc@0.1", 0.5), Scalar.certain("roc_auc", 0.5)], "w")
     ['the top of agc@0.1 is counted in points, without w']
     """
