@@ -69,8 +69,10 @@ class Update:
     keeps : the configuration of the store in words; only for its first update
     closed : nights that are closed for late labels from now on
     ahead : new nights that close no others, as they are in the future or more than 8 days after the one before
-    labels : what became of late labels: statements ``read``, ``new``, ``known``, with ``null_ids``; ids in
-        ``conflicts``
+    labels : what became of late labels: statements ``read``; of these ``new``, ``known`` or repeated by others, without
+        an id (``null_ids``), ``duplicates``, ``superseded`` by later ones; those in effect that ``withdrawn`` a label,
+        that are ``used`` for rows of open nights, or ``orphans`` without a row; ids whose label was ``corrected``, ids
+        in ``conflicts``; then the ``nights`` that have rows with new statements, and their ``labelled_rows``
     """
 
     version: int
@@ -519,7 +521,7 @@ def _fold(
         with context.files.undone() as files:
             if not late:
                 nights, errors = fold_partitions(partitions, configuration, engine, files, workers, skip=skip)
-                arrived = None
+                counts = {}
             else:
                 newest = newest_day([*snapshot.entries, *_names(partitions)])
                 listed = delivery.rejects is not None
@@ -530,8 +532,9 @@ def _fold(
                 nights, errors = fold_partitions(
                     partitions, configuration, engine, files, workers, skip=skip, late=arrived.labels
                 )
-                relabelled, seen = relabel_nights(snapshot, arrived, nights, engine, files, delivery, workers)
+                relabelled, seen, reached = relabel_nights(snapshot, arrived, nights, engine, files, delivery, workers)
                 nights |= relabelled
+                counts = arrived.count(seen, reached) if delivery.labels else {}
                 if delivery.rejects is not None:
                     arrived.save_rejects(delivery.rejects, seen)
             refused = _refuse_labels(snapshot, configuration, nights)
@@ -539,7 +542,6 @@ def _fold(
             if stale or (refused and delivery.labels):  # the labels must not be committed beside the old states
                 raise labels_error(str(refused[[*stale, *refused][0]]), delivery)
     nights = {n: night for n, night in nights.items() if n not in refused}
-    counts = {} if arrived is None or not delivery.labels else dict(arrived.counts)
     return configuration, nights, errors | refused, counts
 
 

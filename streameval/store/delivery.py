@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 from streameval import scan
 from streameval.engine.fold import STATE_SHARE
 from streameval.errors import DataError, LabelError, OptionError, SchemaError
-from streameval.evaluation.labels.statements import Listed, label_type
+from streameval.evaluation.labels.statements import FATES, Listed, count_statements, label_type
 from streameval.kinds import Place
 from streameval.options import honoured
 from streameval.saving import TABULAR, check_writable, ending, save
 from streameval.scan import locate_all
+from streameval.states.late import WITHDRAWN
 from streameval.store.nights.fold import Folding, Night, check_written, map_on_workers
 from streameval.store.nights.maturity import Aging
 from streameval.store.nights.merge import Nights
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.engine.cluster import ClusterEngine
     from streameval.engine.threads import ThreadEngine
-    from streameval.evaluation.labels.statements import LateSource, StatementPart
+    from streameval.evaluation.labels.statements import LateSource, Resolved, StatementPart
     from streameval.scan import File
     from streameval.states.late import IdColumn, IdTable, LateLabels
     from streameval.store.context import StoreContext
@@ -130,10 +131,10 @@ def relabel_nights(
     files: StateFiles,
     delivery: Delivery,
     workers: ClusterEngine | None,
-) -> tuple[dict[str, Night], Array]:
+) -> tuple[dict[str, Night], Array, list[Entry]]:
     """Fold the open nights anew that have the id of a new statement, except those that were just folded.
 
-    Also returns which of these ids an open night has.
+    Also returns which of these ids an open night has, and all nights that have one.
     """
     ids = arrived.new
     if ids is None:
@@ -142,7 +143,7 @@ def relabel_nights(
                 f"labels: no statement of {few(delivery.labels)} has an id; name the ids with on (--on), or accept "
                 "that no row has a label with allow_unmatched (--allow-unmatched)"
             )
-        return {}, np.zeros(0, np.bool_)
+        return {}, np.zeros(0, np.bool_), []
     new = [night.entry for night in nights.values()]
     others = [entry for name, entry in snapshot.entries.items() if name not in nights]
     open_nights = [entry for entry in (*new, *others) if entry.state(OPEN, "")]
@@ -162,7 +163,8 @@ def relabel_nights(
             "that no row has a label with allow_unmatched (--allow-unmatched)"
         )
     seen = np.any([np.zeros(ids.first.size, np.bool_), *(seen for seen, _ in touched)], axis=0)
-    return {entry.partition: Night(entry, None) for _, entry in touched if entry is not None}, seen
+    reached = [new or old for (own, new), old in zip(touched, open_nights, strict=True) if own.any()]
+    return {entry.partition: Night(entry, None) for _, entry in touched if entry is not None}, seen, reached
 
 
 def _touch(
@@ -229,8 +231,9 @@ class Arrived:
     labels : the label of each id
     new : the ids of new statements; None without new statements
     unknown : whether a file was read that the store did not know
-    counts : statements ``read``, ``new``, ``known``, with ``null_ids``, and ids in ``conflicts``
-    listed : the statements that were read, and those of them in effect; None unless they are to be listed
+    counts : numbers of statements and ids, see `streameval.store.changing.Update`
+    used : the statements that were read and are in effect
+    listed : the statements that were read; None unless they are to be listed
     """
 
     configuration: Configuration
@@ -238,16 +241,26 @@ class Arrived:
     new: IdTable | None
     unknown: bool
     counts: Mapping[str, int]
-    listed: tuple[Listed, Statements] | None = None
+    used: Statements
+    listed: Listed | None = None
+
+    def _with_ids(self, chosen: Array) -> Array:
+        """Which of the statements in effect have one of the chosen ids of `new`."""
+        none = np.zeros(self.used.first.size, np.bool_)
+        return none if self.new is None else have_ids(self.used, self.new, chosen)
+
+    def count(self, seen: Array, nights: Sequence[Entry]) -> dict[str, int]:
+        """All counts; `seen` are the ids of `new` that the rows of `nights` have."""
+        labelled = self.used.codes != WITHDRAWN
+        used, orphans = (int(np.count_nonzero(labelled & self._with_ids(ids))) for ids in (seen, ~seen))
+        rows = sum(night.labels.neg + night.labels.pos for night in nights)
+        return {**self.counts, "used": used, "orphans": orphans, "labelled_rows": rows, "nights": len(nights)}
 
     def save_rejects(self, path: str, seen: Array) -> None:
         """Write the statements that label no row of an open night, with the reason; `seen` are the ids of `new`."""
         table = pa.table({"reason": pa.array([], pa.string())})
         if self.listed is not None:
-            listed, used = self.listed
-            table = listed.rejects(
-                np.zeros(listed.rows.size, np.bool_) if self.new is None else have_ids(used, self.new, ~seen)
-            )
+            table = self.listed.rejects(self._with_ids(~seen))
         save(path, {}, lambda: table)
 
 
@@ -292,10 +305,11 @@ def deliver(
         raise OptionError(f"labels: {plural(rows, 'statement')} take about {size(needed)}: raise memory")
     arriving = [_statements(part, *arrivals[part.name]) for part in parts]
     every = Statements.joined([*kept, *arriving], what) if kept or arriving else no_statements()
-    labels_by_id, conflicts, fates = resolve_all(every, source, configuration)
+    labels_by_id, conflicts, found = resolve_all(every, source, configuration)
     first = sum(one.first.size for one in kept)
-    used = np.flatnonzero(fates[first:] == 0)
-    listed = Listed.of(parts, theirs, fates[first:], used) if parts else None
+    own = found.fates[first:]
+    used = np.flatnonzero(own == 0)
+    listed = Listed.of(parts, theirs, own, used) if parts else None
     if listed is not None and conflicts.size and source.conflicts != "drop":
         wrong, remedy = f"different labels {source.when}", "correct the file"
         remedy += ", give a correction a later time" if source.time else ""
@@ -309,21 +323,37 @@ def deliver(
         raise listed.contradiction(parts, conflicts.size, wrong, remedy)
     places = every.distinct(by_arrival=latest)
     new = every.only(places[places >= first])
-    counts = {"read": read, "new": new.first.size, "null_ids": read - sum(part.first.size for part in parts)}
-    counts |= {"known": read - counts["null_ids"] - counts["new"], "conflicts": int(conflicts.size)}
+    effective = every.only(first + used)
+    tally = np.bincount(listed.fates, minlength=FATES) if listed is not None else np.zeros(FATES, np.int64)
+    withdrawn = int(np.count_nonzero(effective.codes == WITHDRAWN))
+    counts = {"read": read, "new": new.first.size, "known": own.size - new.first.size}
+    counts |= {"corrected": _count_corrected(found, every.codes, first)}
+    counts |= count_statements(read, tally, withdrawn, int(conflicts.size))
     forgotten = sorted({*delivered.forgotten} - {number for number, _ in arrivals.values()})
     entries = [(*fact, night) for fact, (_, night) in numbers.items()]
     after, unknown = delivered._replace(files=entries, forgotten=forgotten), len(entries) > len(delivered.files)
-    rejected = (listed, every.only(first + used)) if rejects and listed is not None else None
+    listed = listed if rejects else None
     if not new.first.size:  # what was read is known from the next commit on
-        return Arrived(configuration.delivered(after), labels_by_id, None, False, counts, rejected)
+        return Arrived(configuration.delivered(after), labels_by_id, None, False, counts, effective, listed)
     merged = len(delivered.runs) + 1 >= FAN
     runs, new_run = ([], every.only(places)) if merged else (delivered.runs, new)
     name, nbytes = files.publish(lambda sink: pq.write_table(new_run.to_arrow(), sink, compression="zstd"))
     total = nbytes + (delivered.bytes if runs else 0)
     after = after._replace(runs=[*runs, name], rows=places.size, bytes=total)
     ids = table_of(new, configuration)
-    return Arrived(configuration.delivered(after), labels_by_id, ids, unknown, counts, rejected)
+    return Arrived(configuration.delivered(after), labels_by_id, ids, unknown, counts, effective, listed)
+
+
+def _count_corrected(found: Resolved, codes: Array, first: int) -> int:
+    """The ids whose label a new statement changes; those from number `first` on are new."""
+    if not found.order.size:
+        return 0
+    starts = np.append(0, found.last[:-1] + 1)
+    before = np.maximum.reduceat(np.where(found.order < first, np.arange(found.order.size), -1), starts)
+    last = found.order[found.last]
+    labels, earlier = codes[last], codes[found.order[before]]
+    changed = (labels != earlier) & (labels != WITHDRAWN) & (earlier != WITHDRAWN)
+    return int(np.count_nonzero(changed & (last >= first) & (before >= 0) & ~found.conflict))
 
 
 def _number(

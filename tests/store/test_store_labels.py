@@ -151,9 +151,12 @@ def test_values_say_that_they_are_of_labelled_rows(tmp_path):
         tmp_path / "labels.parquet", [(i, 1, i % 2) for i in range(0, IDS, 2)] + [(1, 1, 1), (3, 1, 0)]
     )
     done = store.update(labels=labels)
-    assert (done.changed, done.labels["new"]) == (tuple(NIGHTS[:2]), IDS // 2 + 2)
+    assert done.changed == tuple(NIGHTS[:2])
     found = store.evaluate()
     expected = evaluate(tmp_path / "data", **WHAT | {"by": None}, **LATE, labels=labels)
+    counted = {name: count for name, count in expected.labels.items() if name != "rows_without_id"}
+    news = {"new": IDS // 2 + 2, "known": 0, "corrected": 0, "nights": 2}
+    assert done.labels == counted | news
     assert [one for one in found.results if one.of == "s"] == [one for one in expected.results if one.of == "s"]
     assert found.results[0].basis == "labelled rows"
     assert (
@@ -301,13 +304,21 @@ def test_rejects_are_listed_and_redundant_files_are_read_once(tmp_path):
     rows = [(ids[0], 1, 0), (ids[0], 2, 1), (ids[0], 2, 1), (IDS + 9, 1, 1), (None, 1, 1), (IDS + 9, 0, 0)]
     conflict = [(next(i for i in ids if i != ids[0]), 3, label) for label in (0, 1)]
     labels = write_labels(tmp_path / "labels.parquet", rows + conflict)
-    store.update(labels=labels, rejects=path)
+    done = store.update(labels=labels, rejects=path).labels
+    assert done.pop("labelled_rows") > 0
+    some = {"read": 8, "new": 6, "known": 1, "duplicates": 1, "null_ids": 1, "superseded": 2, "conflicts": 1, "used": 1}
+    assert done == dict.fromkeys(("corrected", "later", "withdrawn"), 0) | some | {"orphans": 1, "nights": 1}
     reasons = ["superseded", "no row", "null id", "superseded", "conflict", "conflict"]
     assert [line.rpartition(",")[2].strip('"') for line in path.read_text().splitlines()] == ["reason", *reasons]
     version, again = store.info().version, write_labels(tmp_path / "again.parquet", rows)
     assert store.update(labels=[again, labels], rejects=path).labels["new"] == 0
     assert (store.info().version, path.read_text().count("no row")) == (version, 0)
     store.update(write_night(NIGHTS[1], tmp_path / "data"), labels=again)
+    changes = [(ids[0], 5, 0), (ids[0], 4, 0), (IDS + 9, 5, None), (IDS + 8, 5, None)]
+    done = store.update(labels=write_labels(tmp_path / "changes.parquet", changes)).labels
+    assert {name: count for name, count in done.items() if count and name not in ("labelled_rows", "nights")} == {
+        "read": 4, "new": 4, "corrected": 1, "superseded": 1, "withdrawn": 2, "conflicts": 1, "used": 1
+    }  # fmt: skip
     data, times = again.read_bytes(), again.stat()
     again.write_bytes(data[::-1])
     os.utime(again, ns=(times.st_atime_ns, times.st_mtime_ns))

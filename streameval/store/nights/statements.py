@@ -28,7 +28,7 @@ from streameval.store.nights.partitions import day_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streameval.evaluation.labels.statements import LateSource
+    from streameval.evaluation.labels.statements import LateSource, Resolved
     from streameval.store.files.entries import Entry
     from streameval.store.files.published import PublishedFiles
     from streameval.store.nights.configuration import Configuration
@@ -124,15 +124,17 @@ def read_labels(configuration: Configuration, files: PublishedFiles) -> LateLabe
     return resolve_all(read_statements(configuration, files), cast("LateSource", configuration.late), configuration)[0]
 
 
-def resolve_all(every: Statements, source: LateSource, configuration: Configuration) -> tuple[LateLabels, Array, Array]:
-    """The label of each id, the first words of the ids whose latest statements contradict each other, and all fates."""
+def resolve_all(
+    every: Statements, source: LateSource, configuration: Configuration
+) -> tuple[LateLabels, Array, Resolved]:
+    """The label of each id, the first words of the ids whose latest statements contradict each other, and the order."""
     ids = _words(every, configuration)
     found = resolve(ids, [every.times], every.codes, every.arrivals if source.conflicts == "latest" else None)
     latest = found.order[found.last]
     codes = np.where(found.conflict, WITHDRAWN, every.codes[latest]).astype(np.uint8)
     words = every.first[latest], every.second[latest][: latest.size if len(ids) > 1 else 0]
     late = LateLabels.of(source.column, _columns(configuration), every.values, codes, words, own=False)
-    return late, words[0][found.conflict], found.fates
+    return late, words[0][found.conflict], found
 
 
 def _columns(configuration: Configuration) -> list[IdColumn]:
