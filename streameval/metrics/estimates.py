@@ -110,16 +110,16 @@ class Scale(NamedTuple):
 SCALES: dict[str, Scale] = {
     "plain": Scale(-math.inf, math.inf, float, float, lambda _: 1.0, lambda _: 0.0),
     "logit": Scale(
-        0.0,
-        1.0,
+        0,
+        1,
         lambda x: math.log(x) - math.log1p(-x),
         lambda y: (1 + math.tanh(y / 2)) / 2,
         lambda x: 1 / (x * (1 - x)),
         lambda x: 2 * x - 1,
     ),
-    "fisher": Scale(-1.0, 1.0, math.atanh, math.tanh, lambda x: 1 / ((1 - x) * (1 + x)), lambda x: x),  # of gini
+    "fisher": Scale(-1, 1, math.atanh, math.tanh, lambda x: 1 / ((1 - x) * (1 + x)), lambda x: x),  # of gini
     "log": Scale(
-        0.0,
+        0,
         math.inf,
         math.log,
         lambda y: math.exp(y) if y < _EXPONENT else math.inf,
