@@ -177,14 +177,13 @@ def _in_words(finding: Finding) -> str:
 
 
 def facts_by_file(entry: Entry) -> tuple[str, ...]:
-    """Columns with nulls in some files but not in all, and files that were left out, in words."""
+    """Columns with nulls in some files, and files that were left out, in words."""
     files = entry.noted.get("files", [])
     holes: dict[str, list[str]] = {}
     for file in files:
         for column, count in file["nulls"].items():
             if count:
                 holes.setdefault(column, []).append(f"{file['file'].rpartition('/')[2]}: {count:,}")
-    holes = {column: some for column, some in holes.items() if len(some) < len(files)}  # of all, the shares tell
     texts = [f"{column} null in {len(some)} of {len(files)} files ({few(some)})" for column, some in holes.items()]
     return (*texts, *(f"left out {name}: {why}" for name, why in entry.left_out))
 
