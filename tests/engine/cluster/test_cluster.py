@@ -355,13 +355,14 @@ def test_a_scheduler_that_goes_away_is_one_clear_error(
         process.wait()
 
 
-def test_a_restart_in_the_middle_is_one_clear_error(mortal: Any, simulated: Path, options: dict[str, Any]) -> None:
+def test_a_restart_in_the_middle_is_one_clear_error(simulated: Path, options: dict[str, Any]) -> None:
     """`Client.restart` forgets the tasks of a run: the line says so, and the next run on the client is a run."""
-    restart = functools.partial(mortal.restart, timeout=HANGS, wait_for_workers=False)
-    with pytest.raises(ClusterError, match=r"scheduler at tcp://.* is gone or was restarted"):
-        evaluate(simulated, client=mortal, progress=once(restart), **options)
-    mortal.wait_for_workers(1)
-    assert evaluate(str(REAL), client=mortal, score="score_lr").rows
+    with cluster(1) as client:  # of killed workers, a restart may lose the nannies
+        restart = functools.partial(client.restart, timeout=HANGS, wait_for_workers=False)
+        with pytest.raises(ClusterError, match=r"scheduler at tcp://.* is gone or was restarted"):
+            evaluate(simulated, client=client, progress=once(restart), **options)
+        client.wait_for_workers(1, timeout=HANGS)
+        assert evaluate(str(REAL), client=client, score="score_lr").rows
 
 
 def test_a_scheduler_that_does_not_answer_is_one_clear_error() -> None:
