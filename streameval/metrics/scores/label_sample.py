@@ -393,7 +393,9 @@ class LabelSample(Small):
                 one = replace(one, sizes=sizes.of(entry.units))
             if not (one.scalar.exact or alone) and (np.isfinite(one.stderr) or not self._varying.any()):
                 one = replace(one, known=max(error, one.stderr) if np.isfinite(one.stderr) else error)
-            if self._free.any() and not one.scalar.exact and one.stderr <= EQUAL * abs(one.scalar.value):
+            # by strata of which every row has a label
+            settled = one.scalar.exact or not (alone or error or self._varying.any())
+            if self._free.any() and not settled and one.stderr <= EQUAL * abs(one.scalar.value):
                 reason = reason or UNSEEN
             # units of unequal weights have no rule of three
             refined[i] = replace(one, reason=reason, end_units=math.nan)

@@ -81,6 +81,21 @@ def test_labels_of_all_rows_give_the_value_without_an_error(
             assert other.labelled == n
 
 
+def test_a_precision_of_rows_that_all_have_labels_is_certain() -> None:
+    """It is the value of all labels; what depends on other strata as well has an error."""
+    rng = np.random.default_rng(0)
+    score = rng.random(20_000)
+    positive, low = rng.random(score.size) < score / 10, score < 0.99
+    label = pa.array(positive.astype(np.int8), mask=low & (rng.random(score.size) < 0.95))
+    table = pa.table({"s": score, "low": low.astype(np.int8), "label": label})
+    found = evaluate(table, score="s", sampled_by="strata=low", at="threshold=0.99", metrics="roc_auc").results
+    by_name = {one.metric.partition("@")[0]: one for one in found}
+    precision, recall = by_name["precision"], by_name["recall"]
+    assert precision.value == precision.ci_lower == precision.ci_upper == positive[~low].mean()
+    assert (precision.stderr, precision.ci_reason) == (0.0, None)
+    assert recall.stderr > 0.0
+
+
 @pytest.mark.parametrize("design", DESIGNS[:2])
 def test_counts_of_all_rows_are_exact_and_labels_are_weighted_by_stratum(design: dict[str, str]) -> None:
     """Precision is TP over the counted rows beyond the threshold, by an independent computation."""
