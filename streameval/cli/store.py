@@ -471,8 +471,8 @@ def drift(data: tuple[str, ...], plan_only: bool = False, **asked: Any) -> None:
 
     ks is the largest difference of the distribution functions, w1 the area between them in units of the score, psi the
     population stability index over ten bins of the nights --against. Rows count once, whatever their weight. With a
-    unit, ks and w1 have a p-value and a lower end at 95 %, and psi the value that it has without drift. A store
-    without unlabelled rows compares the labelled ones. The night of a file is the date of its folder
+    unit, ks and w1 have a p-value and a lower end at 95 %, and psi the value that it has without drift. Of a store
+    that leaves out unlabelled rows, the labelled ones are compared. The night of a file is the date of its folder
     (night=2026-01-31), or in its name.
     """
     from streameval.store.store import drift as compare

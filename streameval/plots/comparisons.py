@@ -42,10 +42,9 @@ def plot_slices(
     """A metric by slices: a dot for the value of each slice, with its rows, and a line for the value of all rows.
 
     Bars are sampling intervals if there are any (``ci``), otherwise bounds where these differ. A hollow dot has no
-    interval although others have one, for instance because the slice has too few effective units. The largest
-    slices are shown, at most 40 and as many as fit on `ax`, sorted by value with the lowest at the bottom; slices
-    without a value come below. Parts of times, dates
-    and numbers between edges are in their own order, from the top.
+    interval although others have one, for instance because the slice has too few effective units. The largest slices
+    are shown, at most 40 and as many as fit on `ax`, sorted by value with the lowest at the bottom; slices without a
+    value come below. Parts of times, dates and numbers between edges are in their own order, from the top.
 
     Parameters
     ----------

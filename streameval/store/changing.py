@@ -70,9 +70,10 @@ class Update:
     closed : nights that are closed for late labels from now on
     ahead : new nights that close no others, as they are in the future or more than 8 days after the one before
     labels : what became of late labels: statements ``read``; of these ``new``, ``known`` or repeated by others, without
-        an id (``null_ids``), ``duplicates``, ``superseded`` by later ones; those in effect that ``withdrawn`` a label,
-        that are ``used`` for rows of open nights, or ``orphans`` without a row; ids whose label was ``corrected``, ids
-        in ``conflicts``; then the ``nights`` that have rows with new statements, and their ``labelled_rows``
+        an id (``null_ids``), ``duplicates``, or ``superseded`` by later ones; of those in effect, labels that were
+        ``withdrawn``, ``used`` for rows of open nights, or ``orphans`` without a row; ids whose label was
+        ``corrected``, and those of the store in ``conflicts``; then the number of ``nights`` with rows that have new
+        statements, and of their ``labelled_rows``
     """
 
     version: int

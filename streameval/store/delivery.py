@@ -163,7 +163,8 @@ def relabel_nights(
             "that no row has a label with allow_unmatched (--allow-unmatched)"
         )
     seen = np.any([np.zeros(ids.first.size, np.bool_), *(seen for seen, _ in touched)], axis=0)
-    reached = [new or old for (own, new), old in zip(touched, open_nights, strict=True) if own.any()]
+    pairs = zip(touched, open_nights, strict=True)
+    reached = [before if after is None else after for (own, after), before in pairs if own.any()]
     return {entry.partition: Night(entry, None) for _, entry in touched if entry is not None}, seen, reached
 
 

@@ -136,8 +136,7 @@ class BlockReplicates:
         """The rows of all other blocks."""
         if self.cut is None:
             return self._pieces(block)
-        moved = self.moved * self._clumps
-        return self.cut.without(self.state, self._tables, block, self.count, moved, self._missing(block))
+        return self.cut.without(self.state, self._tables, block, self.count, self.moved, self._missing(block))
 
     def total(self) -> Rows:
         """The rows of all blocks."""
@@ -208,7 +207,7 @@ class BlockReplicates:
         thresholds = [value.threshold for value in values if value.threshold is not None]
         cuts = tuple(sorted(set(compared(thresholds, state.spec.type).tolist())))
         [groups] = exact([GroupsNear(state.shift, spans, cuts, finer=state.spec.longer > 0)])
-        return replace(self, cut=CutBins.of(state, groups, near))
+        return replace(self, cut=CutBins.of(state, groups, near, self.count))
 
     def displaced(self) -> Sequence[BlockReplicates]:
         """The same with rows displaced by one standard deviation within their bins, in one direction and in the other.
@@ -219,18 +218,6 @@ class BlockReplicates:
         if self.cut is None or not self.cut.open:
             return ()
         return [replace(self, moved=side) for side in (1.0, -1.0)]
-
-    @cached_property
-    def _clumps(self) -> Array:
-        """The standard deviation of how many rows of a block lie above a place in each bin, over that of single rows.
-
-        Rows that belong together are in one block, which makes blocks uneven.
-        """
-        rows = rows_of_bins(self.state)
-        found = sum_blocks(self.state.table.sum(axis=2, dtype=np.float64).T, self.count).T
-        expected = np.maximum(rows, 1) * (1 - 1 / self.count)
-        uneven: Array = np.square(found - rows[:, None] / self.count).sum(axis=1) / expected
-        return np.sqrt(np.maximum(1.0, uneven))
 
     def tied(self, metrics: Sequence[Metric]) -> Sequence[BlockReplicates]:
         """All rows, with the rows that a block has in a bin beyond its share moved as one tie to a half of the bin.

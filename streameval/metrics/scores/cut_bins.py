@@ -23,6 +23,7 @@ from streameval.kernels.grid import codes, scores_of
 from streameval.kernels.pieces import dealt_counts, dealt_weights
 from streameval.metrics.protocol import Metric
 from streameval.states.protocol import Small, State, Totals
+from streameval.states.scores.blocks import sum_blocks
 from streameval.states.scores.parts import RankedPart, ScorePart, known, unit_of
 
 if TYPE_CHECKING:
@@ -230,7 +231,8 @@ class CutBins(NamedTuple):
     scores : float64 array of shape (n_sub_bins,)
     weights : float64 array of shape (n_sub_bins, 2), weight of the bin by label down to the sub-bin; (0, 2) without
         weights
-    near : bool array of shape (n_bins,), the bins around thresholds
+    clumps : float64 array of shape (n_bins,), the standard deviation of how many rows of a block lie above a place in
+        the bin, over that of single rows; 1 in bins that are not near a threshold
     open : whether one of these has several scores
     """
 
@@ -238,12 +240,15 @@ class CutBins(NamedTuple):
     upto: Array
     scores: Array
     weights: Array
-    near: Array
+    clumps: Array
     open: bool
 
     @classmethod
-    def of(cls, state: BlockCounts, groups: NearGroups, near: Array) -> CutBins:
-        """Cut bins at groups of scores; a bin whose groups do not add up to its counts is cut evenly."""
+    def of(cls, state: BlockCounts, groups: NearGroups, near: Array, count: int) -> CutBins:
+        """Cut bins at groups of scores; a bin whose groups do not add up to its counts is cut evenly.
+
+        `near` are the bins around thresholds, and `count` is the number of blocks.
+        """
         weighted = state.spec.weighted
         whole = _dealt(state.spec, state.whole[0])
         at = np.maximum(np.searchsorted(state.starts, groups.codes, side="right") - 1, 0)
@@ -273,7 +278,8 @@ class CutBins(NamedTuple):
             shares = np.bincount(spread, minlength=len(weights))[spread][:, None]  # sub-bins of the bin of each
             own = np.concatenate([groups.measure[kept], weights[alone], weights[spread] / shares])
             weights = within(bins, own[order])
-        return cls(bins, within(bins, counts), scores, weights, near, bool((near & (low < high)).any()))
+        clumps, open_ = _clumps(state, near, count), bool((near & (low < high)).any())
+        return cls(bins, within(bins, counts), scores, weights, clumps, open_)
 
     def without(
         self,
@@ -281,18 +287,18 @@ class CutBins(NamedTuple):
         tables: Sequence[Array],
         first: int,
         count: int,
-        moved: Array,
+        moved: float,
         missing: Sequence[Array],
     ) -> Rows:
         """The rows by sub-bin, without the blocks that are merged into one; `missing` are those without a score.
 
-        `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2), `moved` says how far
-        the rows of a block are displaced in each bin.
+        `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2), `moved` says by how
+        many standard deviations the rows of a block are displaced.
         """
         spec, (whole, weights, *_) = state.spec, state.whole
         counts = left_counts(whole, tables[0], first, count)
         sums = counts.sum(axis=0).tolist()
-        shifts = np.outer(moved, [1 - 2 * (first >> side & 1) for side in range(2)])
+        shifts = np.outer(moved * self.clumps, [1 - 2 * (first >> side & 1) for side in range(2)])
         rows, kept = np.empty(self.upto.T.shape, np.int64), np.empty(self.bins.size, np.int64)
         kept = kept[: dealt_counts(self.bins, self.upto, _dealt(spec, whole), _dealt(spec, counts), shifts, rows, kept)]
         rows = rows[:, : kept.size]
@@ -304,6 +310,16 @@ class CutBins(NamedTuple):
         every[:, kept] = rows
         there = np.flatnonzero(every[0] | weights.any(axis=1))  # a weight may be left where no row is
         return Rows.of(spec, sums, every[:, there], weights[there].T, self.scores[there], missing)
+
+
+def _clumps(state: BlockCounts, near: Array, count: int) -> Array:
+    """See `CutBins`; rows that belong together are in one block, which makes blocks uneven."""
+    rows, clumps = rows_of_bins(state)[near], np.ones(near.size)
+    found = sum_blocks(state.table[near].sum(axis=2, dtype=np.float64).T, count).T
+    expected = np.maximum(rows, 1) * (1 - 1 / count)
+    uneven = np.square(found - rows[:, None] / count).sum(axis=1) / expected
+    clumps[near] = np.sqrt(np.maximum(1.0, uneven))
+    return clumps
 
 
 def _dealt(spec: BlockSpec, rows: Array) -> Array:
