@@ -15,6 +15,8 @@ of the table is a design and a metric: *coverage*, the share of the given interv
 of the values; the median *freedom*; *warned*, the share with a warning, and *null*, the share without an interval.
 Designs whose name begins with `family` evaluate slices against their rests, all equal, or two scores that are as good,
 in all rows and in the slices of six columns (31 tests): their *coverage* is the share of runs without any verdict.
+Rows of `nested` units depend on the cluster of the unit, too, and those of `uncrossed` units on the day, a column that
+is sliced by: *coarser unit told* is the share of runs that say so.
 """
 
 from __future__ import annotations
@@ -48,6 +50,12 @@ if TYPE_CHECKING:
 AREAS = (0.8, 0.9, 0.95, 0.99, 0.999)
 METRICS = {"roc_auc": "logit", "average_precision": "logit", "brier_score": "logit", "log_loss": "log",
            "agc@0.1": "log_complement"}  # fmt: skip
+SCORES = ["roc_auc", "average_precision", "brier_score", "log_loss"]
+CLUSTERINGS = {
+    "classes": "class", "cluster": "cluster", "unit": "class", "ci": 0.95, "threads": 1,
+    "metrics": ["adjusted_rand_index", "v_measure", "bcubed_fscore"],
+}  # fmt: skip
+SHARES = "any verdict", "coarser unit told"  # of runs
 BLOCKS = 128
 COMPARED = ("roc_auc", "average_precision", "pr_auc", "max_informedness")
 POSITIVE = 0.3  # share of the units
@@ -101,7 +109,7 @@ def crossed(rng: np.random.Generator, area: float) -> dict[str, Any]:
 def sliced(rng: np.random.Generator, area: float, units: int) -> dict[str, Any]:
     """Twenty equal slices of some units."""
     rows = scored(rng, area, np.full(20 * units, 5))
-    return rows | {"slice": np.arange(100 * units) // (5 * units)}
+    return rows | {"part": np.arange(100 * units) // (5 * units)}
 
 
 def paired(rng: np.random.Generator, area: float) -> dict[str, Any]:
@@ -109,6 +117,20 @@ def paired(rng: np.random.Generator, area: float) -> dict[str, Any]:
     rows = scored(rng, area, np.full(600, 5))
     scores = {name: logit(rows["score"]) + rng.normal(size=3000) for name in ("score", "other")}
     return rows | scores | {f"slice {i}": np.repeat(rng.integers(0, 5, 600), 5) for i in range(6)}
+
+
+def nested(rng: np.random.Generator, area: float) -> dict[str, Any]:
+    """Rows of 600 senders in 150 clusters, of which all senders have one label and much of their score in common."""
+    rows = scored(rng, area, np.full(150, 20))
+    return rows | {"unit": rows["unit"] * 4 + np.arange(3000) % 20 // 5, "cluster": rows["unit"]}
+
+
+def clustered(rng: np.random.Generator, classes: int) -> dict[str, Any]:
+    """Classes of Zipf sizes, each in two clusters of its own and one that it shares with the next class."""
+    classes_of = np.repeat(np.arange(classes), 20 * zipf_sizes(rng, classes).clip(max=20))
+    way = rng.random(classes)[classes_of] * 0.5 + 0.5 * rng.random(classes_of.size)
+    part, first = np.where(way < 0.5, 0, np.where(way < 0.8, 1, 2)), int(rng.integers(1 << 40)) << 20
+    return {"class": first + classes_of, "cluster": first + classes_of * 2 + part}
 
 
 KINDS: dict[str, Callable[[np.random.Generator, float], dict[str, Any]]] = {
@@ -119,6 +141,8 @@ KINDS: dict[str, Callable[[np.random.Generator, float], dict[str, Any]]] = {
     "big": one_big,
     "weights": weighted,
     "crossed": crossed,
+    "uncrossed": crossed,
+    "nested": nested,
     "ties": lambda rng, area: (
         (rows := scored(rng, area, np.full(300, 5))) | {"score": rows["score"].round(1).clip(0.01, 0.99)}
     ),
@@ -126,6 +150,7 @@ KINDS: dict[str, Callable[[np.random.Generator, float], dict[str, Any]]] = {
 DESIGNS: dict[str, Callable[[np.random.Generator], dict[str, Any]]] = {
     f"{kind} {area}": partial(draw, area=area) for kind, draw in KINDS.items() for area in AREAS
 }
+DESIGNS |= {f"clusters of {count} classes": partial(clustered, classes=count) for count in (20, 50, 200)}
 DESIGNS |= {f"family {count} units": partial(sliced, area=0.95, units=round(count / POSITIVE)) for count in (18, 60)}
 DESIGNS["family 31 tests"] = partial(paired, area=0.95)
 
@@ -204,30 +229,37 @@ def trial(design: str, number: int) -> dict[str, list[float | None]]:
     rng = np.random.default_rng([*design.encode(), number])
     rows = DESIGNS[design](rng)
     if design.startswith("family"):
-        options: dict[str, Any] = {"score": "score", "by": "slice", "against": "rest"}
+        options: dict[str, Any] = {"score": "score", "by": "part", "against": "rest"}
         if "other" in rows:
             options = {"score": ["score", "other"], "baseline": "other", "by": [f"slice {i}" for i in range(6)]}
         results = evaluate(pa.table(rows), unit="unit", metrics="roc_auc", threads=1, **options).results
         wrong = [one.verdict not in (None, "not shown") for one in results]
         return {"any verdict": [float(any(wrong)), 0.0, 0.5, None]}
-    return {name: told(one) for name, one in estimates_of(rows, rng).items()}
+    if "class" in rows:
+        return {one.metric: told(one) for one in evaluate(pa.table(rows), **CLUSTERINGS).results}
+    coarser = {"nested": {"cluster": "cluster"}, "uncrossed": {"by": "crossed"}}.get(design.split()[0])
+    if coarser is None:
+        return {name: told(one.scalar_with(0.95)) for name, one in estimates_of(rows, rng).items()}
+    found = evaluate(pa.table(rows), score="score", unit="unit", metrics=SCORES, threads=1, **coarser)
+    shown = {one.metric: told(one) for one in found.results if one.slice is None and one.metric in METRICS}
+    return shown | {"coarser unit told": [float(not found.coarser_units), 0.0, 0.5, None]}
 
 
-def told(estimate: Estimate) -> list[float | None]:
+def told(one: Scalar) -> list[float | None]:
     """What is kept of an estimate."""
-    one = estimate.scalar_with(0.95)
     return [None if x is None or x != x else x for x in (one.value, one.ci_lower, one.ci_upper, one.freedom)]
 
 
 def line(design: str, name: str, rows: list[list[float | None]]) -> str:
     """A line of the table."""
     value, low, high, free = np.array(rows, float).T
-    given, truth = ~np.isnan(low), 0.0 if design.startswith("family") else float(np.nanmean(value))
+    given, share = ~np.isnan(low), name in SHARES
+    truth = 0.0 if share else float(np.nanmean(value))
     if not given.any():
         return f"| {design} | {name} | {len(rows):,} | – | | | | 100 |"
-    held = (value == 0) if design.startswith("family") else (low <= truth) & (truth <= high)
+    held = (value == 0) if share else (low <= truth) & (truth <= high)
     sides = [100 * float((side & given).sum() / given.sum()) for side in (held, high < truth, low > truth)]
-    if design.startswith("family"):
+    if share:
         return f"| {design} | {name} | {len(rows):,} | {sides[0]:.1f} | | | | 0 |"
     width = float(np.nanmedian(high - low)) / (3.92 * float(np.nanstd(value)) or math.nan)
     facts = f"{np.nanmedian(free):.0f} | {100 * np.mean(free[given] < FEW_FREEDOM):.0f}"
