@@ -545,10 +545,10 @@ def to_arrow(results: Iterable[Scalar]) -> pa.Table:
     """
     import pyarrow as pa
 
-    results = list(results)
-    rows = [{name: getattr(result, name) for name in COLUMNS} for result in results]
-    plain = [{name: None if value != value else value for name, value in row.items()} for row in rows]
-    table = pa.Table.from_pylist(plain, schema=result_schema())
+    results, schema = list(results), result_schema()
+    values = ([getattr(result, field.name) for result in results] for field in schema)
+    columns = [pa.array(each, field.type, from_pandas=True) for each, field in zip(values, schema, strict=True)]
+    table = pa.Table.from_arrays(columns, schema=schema)
     slices = [result.slice for result in results]
     for name in dict.fromkeys(name for each in slices for name in each or ()):
         table = table.append_column(name, slice_column([(each or {}).get(name) for each in slices]))

@@ -21,6 +21,7 @@ import numpy as np
 
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
+from streameval.metrics.scores.rankings import Rankings
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.scores.blocks import BlockCounts, BlockSpec
@@ -143,11 +144,8 @@ def _error(main: BlockCounts, table: Array, blocks: int, metric: RocAuc | Averag
     missing = np.zeros((count, 2), np.int64), np.zeros((count, 2))
     spec = replace(main.spec, count=count, pointed=False)
     rows = replace(main, spec=spec, table=table, nan_rows=missing[0], nan_weights=missing[1], points=None)
-    rankings = BlockReplicates(rows, "", count).rankings(range(count - 1))
-    if rankings is None:
-        return 0.0
-    values = metric.of_rankings(rankings)
-    squares = np.square(values[:-1] - values[-1])
+    values = metric.of_rankings(Rankings.of([BlockReplicates(rows, "", count).rank(())], ()))
+    squares = np.square(values[: count - 1] - values[-1])
     total = float(squares.sum())
     if not total > 0 or 3 * total**2 / float(np.square(squares).sum()) - 2 < _LEAST_FREEDOM:
         return 0.0

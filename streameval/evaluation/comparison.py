@@ -186,6 +186,7 @@ def minus_named(new: Estimate, side: str, old: Estimate, other: str) -> Estimate
 
 
 _MOST = 100  # slices compared per slicing
+_RESTS = 8  # of them whose rests are resampled together
 
 
 def rest_differences(
@@ -238,14 +239,18 @@ def _rests(
     grouped = [(w, sliced.grouped(w, key)) for w in sliced.requests]
     split = sliced_blocks(sliced.requests, sliced.states, resampling, key)
     left = {spec: each.each_without(groups) for spec, each in split.items()}
-    for group in groups:
-        blocks = {spec: next(counts) for spec, counts in left.items()}
-        rest = [(w, state.without(group, budget=engine.budget)) for w, state in grouped]
-        sources = replicated(engine, rest, blocks, resampling)
-        results, certain = finalized(engine, sources, {}, resampling)
-        values = iter(results)
-        checked = [one for w, state in rest for one in usable(w, state, list(islice(values, len(w.metrics))))]
-        yield estimated(engine, sources, checked, resampling, certain)[0]
+    for start in range(0, len(groups), _RESTS):
+        several, values, known = [], [], []
+        for group in groups[start : start + _RESTS]:
+            blocks = {spec: next(counts) for spec, counts in left.items()}
+            rest = [(w, state.without(group, budget=engine.budget)) for w, state in grouped]
+            sources = replicated(engine, rest, blocks, resampling)
+            results, certain = finalized(engine, sources, {}, resampling)
+            found = iter(results)
+            several.append(sources)
+            values.append([one for w, state in rest for one in usable(w, state, list(islice(found, len(w.metrics))))])
+            known.append(certain)
+        yield from (rest for rest, _ in estimated(engine, several, values, resampling, known))
 
 
 _CHUNK = 64  # slices whose states are extracted together
@@ -270,15 +275,10 @@ def sampled_slices(
     list of Estimated
         The values with their replicates.
     """
-    rows, count = iter(results), sum(len(w.metrics) for w in sliced.requests)
-    by_key: dict[tuple[str, ...], list[list[Scalar]]] = {key.columns: [] for key in sliced.slicing.keys}
-    while count and (one := list(islice(rows, count))):
-        by_key[tuple(one[0].slice or ())].append(one)
     collected: list[Scalar | None] = []  # None in place of a difference: all are compared together
     estimates: list[Estimated] = []
     pairs: list[tuple[Estimate, str | None]] = []
-    for key in sliced.slicing.keys:
-        by_slice = list(_of_slices(sliced, key, by_key[key.columns], resampling))
+    for key, by_slice in estimated_slices(sliced, results, resampling):
         for own in by_slice:
             between = baseline_differences(own, sliced.requests, resampling)
             collected += [
@@ -295,6 +295,18 @@ def sampled_slices(
     return [next(adjusted) if one is None else one for one in collected], estimates
 
 
+def estimated_slices(
+    sliced: SlicedStates, results: Sequence[Scalar], resampling: Resampling
+) -> Iterator[tuple[By, list[list[Estimated]]]]:
+    """For each slicing, the results of each slice with their replicates; arguments as for `sampled_slices`."""
+    rows, count = iter(results), sum(len(w.metrics) for w in sliced.requests)
+    by_key: dict[tuple[str, ...], list[list[Scalar]]] = {key.columns: [] for key in sliced.slicing.keys}
+    while count and (one := list(islice(rows, count))):
+        by_key[tuple(one[0].slice or ())].append(one)
+    for key in sliced.slicing.keys:
+        yield key, list(_of_slices(sliced, key, by_key[key.columns], resampling))
+
+
 def _of_slices(
     sliced: SlicedStates, key: By, slices: Sequence[Sequence[Scalar]], resampling: Resampling
 ) -> Iterator[list[Estimated]]:
@@ -305,7 +317,8 @@ def _of_slices(
         some = slices[start : start + _CHUNK]
         groups = [tuple((values[0].slice or {}).values()) for values in some]
         states = [(w, sliced.grouped(w, key).several(groups, engine.budget)) for w in sliced.requests]
-        for i, (group, values) in enumerate(zip(groups, some, strict=True)):
+        sources = []
+        for i, group in enumerate(groups):
             blocks = {spec: each.only(group) for spec, each in split.items()}
-            sources = replicated(engine, [(w, several[i]) for w, several in states], blocks, resampling)
-            yield estimated(engine, sources, values, resampling)[0]
+            sources.append(replicated(engine, [(w, each[i]) for w, each in states], blocks, resampling))
+        yield from (own for own, _ in estimated(engine, sources, some, resampling))

@@ -83,7 +83,7 @@ def finalize_all(
     resampled: list[dict[tuple[str, str], Resampled]] = [{}]
     if level is not None:
         pairs = zip(sources, resampling.factors, strict=True)
-        by_factor = [estimated(engine, side, results, factor, certain) for side, factor in pairs]
+        by_factor = [estimated(engine, [side], [results], factor, [certain])[0] for side, factor in pairs]
         estimates, resampled = cross([one for one, _ in by_factor]), [own for _, own in by_factor]
         results = (
             *(one.own.scalar_with(level) for one in estimates),

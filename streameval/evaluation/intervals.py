@@ -25,7 +25,7 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.differences import compared
 from streameval.metrics.estimates import Estimate
 from streameval.metrics.finalize import in_rounds
-from streameval.metrics.resampling import by_row, estimates, refused
+from streameval.metrics.resampling import Sampled, by_row, estimates, refused
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.selection import of_all_rows
 from streameval.metrics.units import Sizes
@@ -134,50 +134,60 @@ def finalized(
 
 def estimated(
     engine: Engine,
-    states: Sequence[tuple[MetricRequest, Sources]],
-    results: Sequence[Scalar],
+    several: Sequence[Sequence[tuple[MetricRequest, Sources]]],
+    results: Sequence[Sequence[Scalar]],
     resampling: Resampling,
-    certain: Sequence[Mapping[Metric, Scalar]] = (),
-) -> tuple[list[Estimated], dict[tuple[str, str], Resampled]]:
-    """The results of all states, in the order given, with their replicates.
+    certain: Sequence[Sequence[Mapping[Metric, Scalar]]] = (),
+) -> list[tuple[list[Estimated], dict[tuple[str, str], Resampled]]]:
+    """The results of some sets of rows, such as slices, with their replicates, which are computed together.
 
     Parameters
     ----------
     engine : finalizes replicates
-    states : states with their requests and the sources of their replicates
-    results : the values of all metrics of all states
+    several : for each set, states with their requests and the sources of their replicates; all have the same requests
+    results : for each set, the values of all metrics of all states
     resampling : the options of sampling intervals
-    certain : for each state, the additional values from `finalized`; others are finalized on demand
+    certain : for each set and state, the additional values from `finalized`; others are finalized on demand
 
     Returns
     -------
-    list of Estimated
-        The results.
-    dict of (family, column) to Resampled
+    for each set, list of Estimated
+        The results, in the order given.
+    and dict of (family, column) to Resampled
         The sources of replicates, for the intervals of curves and of counts.
     """
-    collected: list[Estimated] = []
-    sources: dict[tuple[str, str], Resampled] = {}
-    by_metric: dict[tuple[str, str], Estimated] = {}  # of all rows, by column and metric
-    for (w, (state, source, other)), known in zip(states, certain or [{}] * len(states), strict=True):
+    collected: list[list[Estimated]] = [[] for _ in several]
+    sources: list[dict[tuple[str, str], Resampled]] = [{} for _ in several]
+    by_metric: list[dict[tuple[str, str], Estimated]] = [{} for _ in several]  # of all rows, by column and metric
+    for place, w in enumerate([w for w, _ in several[0]] if several else []):
         metrics, replication = w.computed, w.replication(resampling)
         if not metrics:
             continue  # folded for its rows alone
-        exact = partial(_exact, engine, state, known)
-        values = [*results[len(collected) : len(collected) + len(w.metrics)], *exact(w.interval_sources)]
-        if not isinstance(source, str):
-            sources[w.group, w.of] = source
-        own = paired = replication.refined(
-            _replicates(engine, replication, state, values, source, exact), state, metrics
-        )
-        if other is not None:
-            paired = _replicates(engine, replication, state, values, other, exact)
-        if replication.single and isinstance(source, str):
-            own = by_row(own, metrics, state.totals(), exact)  # differences need blocks
-        pairs = [Estimated(*pair) for pair in zip(own, paired, strict=True)]
-        by_metric |= {(w.of, metric.name): pair for metric, pair in zip(metrics, pairs, strict=True)}
-        collected += pairs[: len(w.metrics)]
-    return _of_samples(collected, [metric for w, _ in states for metric in w.metrics], by_metric), sources
+        sets, given = [], [states[place][1] for states in several]
+        for i, source in enumerate(given):
+            exact, start = (
+                partial(_exact, engine, source.state, certain[i][place] if certain else {}),
+                len(collected[i]),
+            )
+            values = [*results[i][start : start + len(w.metrics)], *exact(w.interval_sources)]
+            sets.append(_Valued(source.state, values, exact))
+            if not isinstance(source.own, str):
+                sources[i][w.group, w.of] = source.own
+        own = _replicates(engine, replication, sets, [source.own for source in given])
+        own = [replication.refined(some, one.state, metrics) for some, one in zip(own, sets, strict=True)]
+        paired = [*own]
+        if all(source.paired is not None for source in given):
+            paired = _replicates(engine, replication, sets, [source.paired or "" for source in given])
+        for i, (source, one) in enumerate(zip(given, sets, strict=True)):
+            if replication.single and isinstance(source.own, str):  # differences need blocks
+                own[i] = by_row(own[i], metrics, one.state.totals(), one.exact)
+            pairs = [Estimated(*pair) for pair in zip(own[i], paired[i], strict=True)]
+            by_metric[i] |= {(w.of, metric.name): pair for metric, pair in zip(metrics, pairs, strict=True)}
+            collected[i] += pairs[: len(w.metrics)]
+    every = [metric for w, _ in several[0] for metric in w.metrics] if several else []
+    return [
+        (_of_samples(some, every, known), own) for some, known, own in zip(collected, by_metric, sources, strict=True)
+    ]
 
 
 def cross(factors: Sequence[Sequence[Estimated]]) -> list[Estimated]:
@@ -190,21 +200,30 @@ def cross(factors: Sequence[Sequence[Estimated]]) -> list[Estimated]:
     ]
 
 
+class _Valued(NamedTuple):
+    """A state with the values of its metrics, and what gives further metrics of it."""
+
+    state: Source
+    values: Sequence[Scalar]
+    exact: Exact
+
+
 def _replicates(
-    engine: Engine,
-    replication: Replication,
-    state: Source,
-    values: Sequence[Scalar],
-    source: Resampled | str,
-    exact: Exact,
-) -> list[Estimate]:
-    """The values with their replicates from a source, or without, for the reason that is in its place."""
-    if not isinstance(source, str) and all(math.isnan(value.value) for value in values):
-        source = "the value is undefined"
-    if isinstance(source, str):
-        return [refused(value, replication.resampling.named_unit, source) for value in values]
-    replicates = partial(replication.replicates, engine)
-    return estimates(values, replication.request.computed, state.totals().rows, source, replicates, exact)
+    engine: Engine, replication: Replication, states: Sequence[_Valued], sources: Sequence[Resampled | str]
+) -> list[list[Estimate]]:
+    """For each state, its values with replicates from a source, or without, for the reason that is in its place."""
+    found: list[list[Estimate]] = []
+    due: list[Sampled] = []
+    for (state, values, exact), source in zip(states, sources, strict=True):
+        if not isinstance(source, str) and all(math.isnan(value.value) for value in values):
+            source = "the value is undefined"
+        if isinstance(source, str):
+            found.append([refused(value, replication.resampling.named_unit, source) for value in values])
+        else:
+            found.append([])
+            due.append(Sampled(values, replication.request.computed, state.totals().rows, source, exact))
+    replicated = iter(estimates(due, partial(replication.replicates, engine), engine.each))
+    return [some or next(replicated) for some in found]
 
 
 def _of_samples(

@@ -14,9 +14,9 @@ place, or ties within bins. The catalogue states for each metric which of this a
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from streameval.metrics.left_out import SplitState
 from streameval.metrics.protocol import Entry, Exact, Metric
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.delong import GRID_CHECK
-from streameval.metrics.scores.ranking import OfRankings
+from streameval.metrics.scores.rankings import MeanOfRows, OfRankings, Rankings
 from streameval.metrics.units import Sizes, class_counts, effective_units, too_few
 from streameval.results import FEW_UNITS, Scalar
 from streameval.states.scores.blocks import FEW_BLOCKS
@@ -34,7 +34,9 @@ from streameval.states.scores.blocks import FEW_BLOCKS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from streameval.metrics.scores.rankings import RankSums
     from streameval.states.protocol import Source, Totals
+    from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
     Job = Callable[[], tuple[Source, Sequence[Metric]]]  # makes a state, with the metrics to compute of it
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 _HALF_BIN = 2  # rows that are one tie may lie twice as far from the middle of their bin as they are displaced
 _SHARE_OF = {"tpr": "positives", "recall": "positives", "fpr": "negatives"}
 _FAR = 5  # standard errors that a maximum must lie from what a useless score has
+_TOGETHER = 16  # states whose rankings are summed per task
 
 
 class Resampled(Protocol):
@@ -76,50 +79,134 @@ def refused(value: Scalar, unit: str, reason: str) -> Estimate:
     return Estimate(value, np.empty(0), Sizes(unit, {}), reason=reason)
 
 
-def estimates(
-    values: Sequence[Scalar],
-    metrics: Sequence[Metric],
-    rows: int,
-    resampled: Resampled,
-    finalize: Finalize,
-    exact: Exact,
-) -> list[Estimate]:
-    """The metrics of a state with their replicates.
+class Sampled(NamedTuple):
+    """A state whose metrics are to have replicates.
 
-    Parameters
+    Attributes
     ----------
-    values : their values, from the exact state
+    values : values of the metrics, from the exact state
     metrics : the metrics
     rows : rows of the exact state
     resampled : gives the replicates
-    finalize : from functions that give a state and its metrics, called one at a time, to the values
     exact : from metrics to their values of the exact state
     """
-    kinds, unit = [_kind(metric) for metric in metrics], resampled.sizes.unit
-    found = {i: refused(values[i], unit, kind.no_interval) for i, kind in enumerate(kinds) if kind.no_interval}
-    rowwise = {i: kind.rowwise for i, kind in enumerate(kinds) if kind.rowwise and resampled.sizes.single}
-    rest = [i for i in range(len(kinds)) if i not in found]
-    grid = resampled if isinstance(resampled, BlockReplicates) and rest else None
-    reason = grid.certified(exact) if grid else None
-    tied = _tied(grid, values, metrics, kinds, rows, finalize) if grid and not reason else {}
-    for split, rough, at in _groups(values, metrics, kinds, rows, resampled, exact):
-        some = [metrics[i] for i in at]
-        replicates, whole = _replicates(some, rows, split, finalize)
-        displaced = split.displaced() if rough and not reason and isinstance(split, BlockReplicates) else ()
-        moved = [_squares(_replicates(some, rows, other, finalize)[0], replicates) for other in displaced]
-        doubts = np.sqrt(sum(moved, np.zeros_like(replicates)) / max(1, len(moved)))
-        for row, own, doubt, i in zip(replicates, whole.tolist(), doubts, at, strict=True):
-            sizes, kind = split.sizes.of(kinds[i].units), kinds[i]
-            doubt = np.hypot(doubt, tied.get(i, 0.0))
-            ends = kind.low, kind.high
-            estimate = Estimate(values[i], row, sizes, kind.scale, reason, own, bounds=ends, doubt=doubt)
-            found[i] = replace(estimate, reason=reason or _reason(estimate, metrics[i], kind, split))
-            if values[i].value in (SCALES[kind.scale].low, SCALES[kind.scale].high):
-                found[i] = replace(found[i], end_units=_end_units(kind, split.sizes))
-    for i, error in zip(rowwise, exact(list(rowwise.values())) if rowwise else [], strict=True):
-        if error.value > 0:  # the standard error follows from the exact state where each row is a unit
-            found[i] = replace(found[i], known=error.value)
-    return [found[i] for i in range(len(metrics))]
+
+    values: Sequence[Scalar]
+    metrics: Sequence[Metric]
+    rows: int
+    resampled: Resampled
+    exact: Exact
+
+
+def estimates(states: Sequence[Sampled], finalize: Finalize, each: Mapper) -> list[list[Estimate]]:
+    """The metrics of some states, such as slices, with their replicates; those of all states are computed together.
+
+    Parameters
+    ----------
+    states : the states
+    finalize : from functions that give a state and its metrics, called one at a time, to the values
+    each : maps a function over items
+    """
+    plans = [_Plan.of(state) for state in states]
+    found = iter(_replicates([job for plan in plans for job in plan.jobs], finalize, each))
+    return [plan.estimates(found) for plan in plans]
+
+
+class _Job(NamedTuple):
+    """Some metrics of a state, by their places, whose values without each block are to be computed from a split."""
+
+    state: Sampled
+    split: Resampled
+    at: Sequence[int]
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics."""
+        return [self.state.metrics[i] for i in self.at]
+
+    @property
+    def ranked(self) -> dict[int, OfRankings]:
+        """The metrics of whole rankings that are computed of all states at once, by their number."""
+        if not (isinstance(self.split, BlockReplicates) and self.split.ranked):
+            return {}
+        whole = {k: m for k, m in enumerate(self.metrics) if m.points(self.state.rows) is None}
+        return {k: metric for k, metric in whole.items() if isinstance(metric, OfRankings)}
+
+    def without(self, make: Callable[[], Source], some: Sequence[Metric]) -> tuple[Source, list[Metric]]:
+        """A state with a block left out, and metrics of it: a number of points stays the same share of the rows."""
+        left, rows = make(), self.state.rows
+        cut = [bool(rows) and metric.points(rows) is not None for metric in some]
+        return left, [m.shrunk(left.totals().rows / rows) if c else m for m, c in zip(some, cut, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How the metrics of a state get their replicates.
+
+    Attributes
+    ----------
+    state : the state
+    kinds : the rows of the metrics in the catalogue
+    reason : why the grid cannot be used
+    groups : metrics that share replicates; of the same, with rows displaced within bins
+    tied : areas, with the rows that a block has in a bin as ties in one and in the other half of it
+    """
+
+    state: Sampled
+    kinds: Sequence[Entry]
+    reason: str | None
+    groups: Sequence[tuple[_Job, Sequence[_Job]]]
+    tied: Sequence[Sequence[_Job]]
+
+    @classmethod
+    def of(cls, state: Sampled) -> _Plan:
+        """The plan of a state; the grid of its blocks is checked first."""
+        kinds, split = [_kind(metric) for metric in state.metrics], state.resampled
+        given = any(not kind.no_interval for kind in kinds)
+        grid = split if isinstance(split, BlockReplicates) and given else None
+        reason = grid.certified(state.exact) if grid else None
+        groups = []
+        for own, rough in _groups(state, kinds):
+            moved = own.split.displaced() if rough and not reason and isinstance(own.split, BlockReplicates) else ()
+            groups.append((own, [own._replace(split=other) for other in moved]))
+        return cls(state, kinds, reason, groups, _tied(state, kinds, grid) if grid and not reason else [])
+
+    @property
+    def jobs(self) -> Iterator[_Job]:
+        """What to compute, in the order in which `estimates` takes it."""
+        for own, displaced in self.groups:
+            yield from (own, *displaced)
+        for moved in self.tied:
+            yield from moved
+
+    def estimates(self, found: Iterator[tuple[Array, Array]]) -> list[Estimate]:
+        """The metrics with their replicates; `found` gives those of each job."""
+        values, metrics, _, resampled, exact = self.state
+        kinds, unit = self.kinds, resampled.sizes.unit
+        groups = [(own, next(found), [next(found)[0] for _ in displaced]) for own, displaced in self.groups]
+        tied: dict[int, Array] = {}
+        for moved in self.tied:
+            squares = [_squares(replicates, whole[:, None]) for replicates, whole in (next(found) for _ in moved)]
+            tied |= zip(moved[0].at, _HALF_BIN * np.sqrt(sum(squares) / len(squares)), strict=True)
+        done = {i: refused(values[i], unit, kind.no_interval) for i, kind in enumerate(kinds) if kind.no_interval}
+        for job, (replicates, whole), displaced in groups:
+            moves = [_squares(other, replicates) for other in displaced]
+            doubts = np.sqrt(sum(moves, np.zeros_like(replicates)) / max(1, len(moves)))
+            for row, own, doubt, i in zip(replicates, whole.tolist(), doubts, job.at, strict=True):
+                sizes, kind = job.split.sizes.of(kinds[i].units), kinds[i]
+                doubt = np.hypot(doubt, tied.get(i, 0.0))
+                ends = kind.low, kind.high
+                estimate = Estimate(values[i], row, sizes, kind.scale, self.reason, own, bounds=ends, doubt=doubt)
+                if not self.reason and (reason := _reason(estimate, metrics[i], kind, job.split)):
+                    estimate = replace(estimate, reason=reason)
+                done[i] = estimate
+                if values[i].value in (SCALES[kind.scale].low, SCALES[kind.scale].high):
+                    done[i] = replace(done[i], end_units=_end_units(kind, job.split.sizes))
+        rowwise = {i: kind.rowwise for i, kind in enumerate(kinds) if kind.rowwise and resampled.sizes.single}
+        for i, error in zip(rowwise, exact(list(rowwise.values())) if rowwise else [], strict=True):
+            if error.value > 0:  # the standard error follows from the exact state where each row is a unit
+                done[i] = replace(done[i], known=error.value)
+        return [done[i] for i in range(len(metrics))]
 
 
 def by_row(refused: Sequence[Estimate], metrics: Sequence[Metric], totals: Totals, exact: Exact) -> list[Estimate]:
@@ -148,18 +235,12 @@ def _end_units(kind: Entry, sizes: Sizes) -> float:
     return sizes.effective.get(_SHARE_OF.get(kind.name.partition("@")[0], ""), math.nan)
 
 
-def _groups(
-    values: Sequence[Scalar],
-    metrics: Sequence[Metric],
-    kinds: Sequence[Entry],
-    rows: int,
-    resampled: Resampled,
-    exact: Exact,
-) -> Iterator[tuple[Resampled, bool, list[int]]]:
-    """Metrics that share replicates, by their places, and whether one place of the ranking determines them.
+def _groups(state: Sampled, kinds: Sequence[Entry]) -> Iterator[tuple[_Job, bool]]:
+    """Metrics that share replicates, and whether one place of the ranking determines them.
 
     One does for operating points and truncated areas; for areas of all rows and optima it has little influence.
     """
+    values, metrics, rows, resampled, exact = state
     ranked = isinstance(resampled, SplitState | BlockReplicates)
     groups: dict[tuple[bool, bool], list[int]] = {}
     for i, (value, metric, kind) in enumerate(zip(values, metrics, kinds, strict=True)):
@@ -173,7 +254,7 @@ def _groups(
             split = split.merged(FEW_BLOCKS)
         if near and isinstance(split, BlockReplicates):
             split = split.focused([values[i] for i in at], [metrics[i] for i in at], exact)
-        yield split, rough, at
+        yield _Job(state, split, at), rough
 
 
 def _kind(metric: Metric) -> Entry:
@@ -181,65 +262,74 @@ def _kind(metric: Metric) -> Entry:
     return entry_of(metric.name) or Entry(metric.name, "", "", False, -math.inf, math.inf, None, "", "", scale="plain")
 
 
-def _replicates(metrics: Sequence[Metric], rows: int, split: Resampled, finalize: Finalize) -> tuple[Array, Array]:
-    """Values without each block, as a float64 array of shape (n_metrics, n_blocks), and those of all rows on the grid.
+def _replicates(jobs: Sequence[_Job], finalize: Finalize, each: Mapper) -> list[tuple[Array, Array]]:
+    """For each job values without each block, a float64 array of shape (n_metrics, n_blocks), and of all on the grid.
 
     NaN if the block has no rows, and infinite if the value is undefined; NaN for all rows if there is no grid.
     """
-    there = split.sizes.counts["rows"]
-    blocks = np.flatnonzero(there).tolist()
-    grid = split if isinstance(split, BlockReplicates) else None
-    rankings = grid.rankings(blocks) if grid else None
-    makers = [partial(split.without, block) for block in blocks] + ([grid.total] if grid else [])
+    rows = [job.split.sizes.counts["rows"] for job in jobs]
+    tables = [np.full((len(job.at), blocks.size + 1), math.nan) for job, blocks in zip(jobs, rows, strict=True)]
+    ranked = _fill_ranked(jobs, tables, each)
+    makers: list[Job] = []
+    places: list[tuple[Array, Array, int]] = []
+    for job, blocks, table, done in zip(jobs, rows, tables, ranked, strict=True):
+        metrics, split = job.metrics, job.split
+        others = np.array([k for k in range(len(metrics)) if k not in done], np.int64)
+        some = [metrics[k] for k in others.tolist()]
+        due: list[tuple[int, Callable[[], Source]]] = [
+            (block, partial(split.without, block)) for block in np.flatnonzero(blocks).tolist() if some
+        ]
+        if some and isinstance(split, BlockReplicates):
+            due.append((-1, split.total))
+        makers += [partial(job.without, make, some) for _, make in due]
+        places += [(table, others, block) for block, _ in due]
+    for (table, others, block), values in zip(places, finalize(makers) if makers else [], strict=True):
+        table[others, block] = [value.value for value in values]
+    found = []
+    for table, blocks in zip(tables, rows, strict=True):
+        replicates = np.where(np.isnan(table[:, :-1]), math.inf, table[:, :-1])
+        replicates[:, blocks == 0] = math.nan
+        found.append((replicates, table[:, -1]))
+    return found
 
-    def job(make: Callable[[], Source], some: Sequence[Metric]) -> tuple[Source, list[Metric]]:
-        state = make()  # a number of points stays the same share of its rows
-        cut = [bool(rows) and metric.points(rows) is not None for metric in some]
-        return state, [m.shrunk(state.totals().rows / rows) if c else m for m, c in zip(some, cut, strict=True)]
 
-    table = np.full((len(makers), len(metrics)), math.nan)
-    others = []
-    for i, metric in enumerate(metrics):
-        if rankings is not None and isinstance(metric, OfRankings) and metric.points(rows) is None:
-            table[:, i] = metric.of_rankings(rankings)
-        else:
-            others.append(i)
-    if others and makers:
-        some = [metrics[i] for i in others]
-        table[:, others] = [[value.value for value in row] for row in finalize([partial(job, m, some) for m in makers])]
-    replicates = np.full((len(metrics), there.size), math.nan)
-    without = table[: len(blocks)].T
-    replicates[:, blocks] = np.where(np.isnan(without), math.inf, without)
-    return replicates, table[-1] if grid else np.full(len(metrics), math.nan)
+def _fill_ranked(jobs: Sequence[_Job], tables: Sequence[Array], each: Mapper) -> list[dict[int, OfRankings]]:
+    """Fill in the metrics of whole rankings, of all states at once; returns those of each job."""
+    ranked = [job.ranked for job in jobs]
+    due = [i for i, some in enumerate(ranked) if some]
+    metrics = list(dict.fromkeys(metric for some in ranked for metric in some.values()))
+    means = [metric for metric in metrics if isinstance(metric, MeanOfRows)]
+
+    def rank(some: Sequence[int]) -> list[RankSums]:
+        return [cast("BlockReplicates", jobs[i].split).rank(means) for i in some]
+
+    several = [due[i : i + _TOGETHER] for i in range(0, len(due), _TOGETHER)]
+    if parts := [part for parts in each(rank, several, "rank") for part in parts]:
+        rankings, ends = Rankings.of(parts, means), np.cumsum([len(part.rows) for part in parts])
+        for metric in metrics:
+            for i, values in zip(due, np.split(metric.of_rankings(rankings), ends[:-1]), strict=True):
+                tables[i][[k for k, own in ranked[i].items() if own == metric]] = values
+    return ranked
 
 
-def _tied(
-    grid: BlockReplicates,
-    values: Sequence[Scalar],
-    metrics: Sequence[Metric],
-    kinds: Sequence[Entry],
-    rows: int,
-    finalize: Finalize,
-) -> dict[int, Array]:
-    """How far replicates of areas, by place, may be off where a block's rows are ties anywhere in their bins.
+def _tied(state: Sampled, kinds: Sequence[Entry], grid: BlockReplicates) -> list[list[_Job]]:
+    """Areas with the rows of a block as ties anywhere in their bins, to tell how far replicates may be off.
 
     An area depends on the whole ranking, so that no single place in it decides the value.
     """
-    doubts: dict[int, Array] = {}
+    found = []
     for truncated in (False, True):
         areas = [
             i
-            for i, (value, kind) in enumerate(zip(values, kinds, strict=True))
+            for i, (value, metric, kind) in enumerate(zip(state.values, state.metrics, kinds, strict=True))
             if not (kind.no_interval or kind.beyond or value.threshold is not None)
-            and (metrics[i].points(rows) is not None) == truncated
+            and (metric.points(state.rows) is not None) == truncated
         ]
-        some = [metrics[i] for i in areas]
         split = grid.merged(FEW_BLOCKS) if truncated else grid
-        moved = [_replicates(some, rows, other, finalize) for other in (split.tied(some) if areas else ())]
-        squares = [_squares(replicates, whole[:, None]) for replicates, whole in moved]
-        if squares:
-            doubts |= zip(areas, _HALF_BIN * np.sqrt(sum(squares) / len(squares)), strict=True)
-    return doubts
+        moved = split.tied([state.metrics[i] for i in areas]) if areas else ()
+        if moved:
+            found.append([_Job(state, other, areas) for other in moved])
+    return found
 
 
 def _squares(moved: Array, around: Array) -> Array:

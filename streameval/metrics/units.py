@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -60,9 +61,11 @@ class Sizes:
 
     def of(self, kinds: Sequence[str]) -> Sizes:
         """Some kinds of units alone."""
+        if self.counts.keys() <= {*kinds}:
+            return self
         return replace(self, counts={kind: counts for kind, counts in self.counts.items() if kind in kinds})
 
-    @property
+    @cached_property
     def effective(self) -> dict[str, float]:
         """Effective units of each kind that occurs."""
         number = _rows if self.single else effective_units

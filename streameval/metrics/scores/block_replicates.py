@@ -24,13 +24,14 @@ The grid must pass three checks:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.pieces import SUMS, rank_blocks, tied_rows
+from streameval.kernels.jit import read_only
+from streameval.kernels.pieces import TERMS, WORDS, rank_blocks, tied_rows
 from streameval.metrics.estimates import FINER
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.cut_bins import (
@@ -43,7 +44,8 @@ from streameval.metrics.scores.cut_bins import (
     window,
 )
 from streameval.metrics.scores.delong import GRID_CHECK
-from streameval.metrics.scores.ranking import Rankings
+from streameval.metrics.scores.rankings import RankSums
+from streameval.metrics.scores.sums import BITS
 from streameval.metrics.units import Sizes, class_counts
 from streameval.states.scores.blocks import sum_blocks
 from streameval.states.scores.types import compared
@@ -52,12 +54,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.metrics.protocol import Exact, Metric
+    from streameval.metrics.scores.rankings import MeanOfRows
     from streameval.results import Scalar
     from streameval.states.scores.blocks import BlockCounts
     from streameval.typing import Array
 
 
 _PIECES = 16  # of a bin
+_HALF, _LOW = 32, (1 << 32) - 1  # bits of half a word, and its lower half
 _HALVES = 2  # of a bin where only ties matter
 _LEAST_RATIO = 0.99  # of standard errors on the grid and exactly
 _ROUNDING = 1e-6  # relative, of standard errors, generously
@@ -99,7 +103,6 @@ class BlockReplicates:
         block's share are moved
     pieces : number of pieces of a bin that holds several scores
     still : bins whose rows are not moved
-    by_block : rows and weights by block, bin and label, made when first needed
     """
 
     state: BlockCounts
@@ -111,61 +114,75 @@ class BlockReplicates:
     moved: float = 0.0
     pieces: int = _PIECES
     still: tuple[int, ...] = ()
-    by_block: list[Array] = field(default_factory=list, repr=False, compare=False)
 
     @cached_property
     def sizes(self) -> Sizes:
         """Measure of the rows of each block, with missing scores that count as halves."""
-        rows = self.state.measure.sum(axis=0) + self.state.halved_measure
+        state = self.state
+        rows = (state.sums.sum(axis=0) if state.spec.weighted else state.block_rows) + state.halved_measure
         return Sizes(self.unit, class_counts(*sum_blocks(rows.astype(np.float64), self.count).T), single=self.single)
 
     @property
     def rows_by_block(self) -> Array:
         """Rows of each block by label, those without a score included: int64 array of shape (n_blocks, 2)."""
-        found: Array = self.state.table.sum(axis=0) + self.state.nan_rows
+        found: Array = self.state.block_rows + self.state.nan_rows
         return found
 
     def merged(self, count: int) -> BlockReplicates:
         """The same rows in fewer blocks, counted for points where they are."""
         points = self.state.points
         if points is not None and points.spec.count == count:
-            return replace(self, state=points, count=count, by_block=[])
+            return replace(self, state=points, count=count)
         return replace(self, count=count)
 
     def without(self, block: int) -> Rows:
         """The rows of all other blocks."""
         if self.cut is None:
             return self._pieces(block)
-        return self.cut.without(self.state, self._tables, block, self.count, self.moved, self._missing(block))
+        return self.cut.without(self.state, block, self.count, self.moved, self._missing(block))
 
     def total(self) -> Rows:
         """The rows of all blocks."""
         return self.without(self.state.spec.count)
 
-    def rankings(self, blocks: Sequence[int]) -> Rankings | None:
-        """What metrics of all rows take of `without` some blocks, and last of the `total`, in one loop.
+    @property
+    def ranked(self) -> bool:
+        """Whether metrics of whole rankings take the sums of `rank`: rows have no weights, and no bin is cut."""
+        return self.cut is None and not self.state.spec.weighted
 
-        None where rows have weights, or thresholds decide.
-        """
-        state = self.state
-        if self.cut is not None or state.spec.weighted:
-            return None
-        left, most = np.array([*blocks, state.spec.count], np.int64), self._cuts.most
-        rows, sums = np.empty((left.size, 2), np.int64), np.empty((left.size, SUMS), np.uint64)
-        still = np.zeros(state.prefixes.size, np.bool_)
+    def rank(self, means: Sequence[MeanOfRows]) -> RankSums:
+        """The sums over the rows without each block, and last over all rows, in one loop; `means` sum terms as well."""
+        state, step, (pieces, most, *_) = self.state, self.count, self._cuts
+        whole, still = state.whole[0], np.zeros(state.prefixes.size, np.bool_)
         still[list(self.still)] = True
-        given = state.whole[0], self._tables[0], left, self.count, self._cuts.pieces, most, int(self.moved), still
-        rank_blocks(*given, rows, sums)
-        words = sums.astype(object)
-        halves = (words[:, 0::2] << 64) + words[:, 1::2]
-        won, precision = ((halves[:, 0::2] << 32) + halves[:, 1::2]).T
-        missing = np.zeros((left.size, 2), np.int64)
+        terms, outside = self._terms(means)
+        left, missing = np.tile(whole.sum(axis=0), (step + 1, 1)), np.zeros((step + 1, 2), np.int64)
+        beyond = np.full(step + 1, whole[outside].sum())
+        if not self.moved:
+            left[:-1] -= sum_blocks(state.block_rows, step)
+            beyond[:-1] -= sum_blocks(state.table[outside].sum(axis=(0, 2), dtype=np.int64), step)
         if state.spec.nan == "half":
-            gone = np.zeros((self.count, 2), np.int64)
-            if not self.moved:
-                np.add.at(gone, np.arange(state.spec.count) % self.count, state.nan_rows)
-            missing = (state.whole[2] - np.append(gone[left[:-1]], [[0, 0]], axis=0)) * most
-        return Rankings(won, 2 * precision, *(rows * most).astype(object).T, *missing.astype(object).T)
+            missing += state.whole[2] * most
+            missing[:-1] -= 0 if self.moved else sum_blocks(state.nan_rows, step) * most
+        sums = np.zeros((step + 1, TERMS + WORDS * len(means)), np.uint64)
+        table = read_only(np.ascontiguousarray(state.table))
+        rank_blocks(whole, table, step, pieces, most, int(self.moved), still, terms, left, sums)
+        return RankSums(left * most, missing, beyond == 0, sums)
+
+    def _terms(self, means: Sequence[MeanOfRows]) -> tuple[Array, Array]:
+        """The terms of `rank_blocks`, and the bins with scores outside [0, 1]."""
+        pieces, _, scores, bins, half = self._cuts
+        terms = np.zeros((len(means), pieces.size, 2, 2, 2), np.uint64)
+        if not means:
+            return terms, np.zeros(0, np.int64)
+        places = 2 * bins + (half > 0)
+        for own, metric in zip(terms, means, strict=True):
+            for label in range(2):
+                values = metric.terms(np.clip(scores, 0.0, 1.0), positive=bool(label))
+                words = np.rint(np.ldexp(values, BITS)).astype(np.int64)
+                for side, halves in enumerate((words >> _HALF, words & _LOW)):  # their sums are exact
+                    own[:, label, :, side] = np.bincount(places, halves, 2 * pieces.size).reshape(-1, 2)
+        return terms, np.unique(bins[(scores < 0.0) | (scores > 1.0)])
 
     def _missing(self, first: int, times: int = 1) -> tuple[Array, Array]:
         """Rows and weights of missing scores without a block, of all rows where ties move: arrays of shape (2,)."""
@@ -270,14 +287,6 @@ class BlockReplicates:
             return None
         return f"the grid of {self.state.spec.bins:,} bins is too coarse: {FINER}"
 
-    @property
-    def _tables(self) -> list[Array]:
-        """Rows and weights by block, so that those of one lie together: arrays of shape (n_blocks, n_bins, 2)."""
-        if not self.by_block:
-            kinds = ((self.state.table, np.int64), (self.state.sums, np.float64))
-            self.by_block[:] = (each.transpose(1, 0, 2).astype(kind, "C") for each, kind in kinds)
-        return self.by_block
-
     @cached_property
     def _cuts(self) -> Cuts:
         """How bins are cut into pieces."""
@@ -299,15 +308,16 @@ class BlockReplicates:
         (rows, weights, *_), measure, weighted = state.whole, state.whole_measure, state.spec.weighted
         moved = measure[:0]
         if self.moved:
-            tied = tied_rows(measure, self._tables[weighted], first, self.count, pieces, most, self.moved)
+            block = state.measure[:, first :: self.count].sum(axis=1)
+            tied = tied_rows(measure, block, first, self.count, pieces, most, self.moved)
             moved = tied.astype(measure.dtype)
             moved[list(self.still)] = 0
             sums = rows.sum(axis=0).tolist()
         else:
-            rows = left_counts(rows, self._tables[0], first, self.count)
+            rows = left_counts(rows, state.table, first, self.count)
             sums = rows.sum(axis=0).tolist()
             if weighted:
-                weights = left_weights(weights, self._tables[1], rows, first, self.count)
+                weights = left_weights(weights, state.sums, rows, first, self.count)
 
         there: Array = ((rows[:, 0] | rows[:, 1]) != 0)[bins]
         if not there.all():

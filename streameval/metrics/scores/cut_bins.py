@@ -284,7 +284,6 @@ class CutBins(NamedTuple):
     def without(
         self,
         state: BlockCounts,
-        tables: Sequence[Array],
         first: int,
         count: int,
         moved: float,
@@ -292,11 +291,10 @@ class CutBins(NamedTuple):
     ) -> Rows:
         """The rows by sub-bin, without the blocks that are merged into one; `missing` are those without a score.
 
-        `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2), `moved` says by how
-        many standard deviations the rows of a block are displaced.
+        `moved` says by how many standard deviations the rows of a block are displaced.
         """
         spec, (whole, weights, *_) = state.spec, state.whole
-        counts = left_counts(whole, tables[0], first, count)
+        counts = left_counts(whole, state.table, first, count)
         sums = counts.sum(axis=0).tolist()
         shifts = np.outer(moved * self.clumps, [1 - 2 * (first >> side & 1) for side in range(2)])
         rows, kept = np.empty(self.upto.T.shape, np.int64), np.empty(self.bins.size, np.int64)
@@ -304,7 +302,7 @@ class CutBins(NamedTuple):
         rows = rows[:, : kept.size]
         if not spec.weighted:
             return Rows.of(spec, sums, rows, (), self.scores[kept], missing)
-        remaining = left_weights(weights, tables[1], counts, first, count)
+        remaining = left_weights(weights, state.sums, counts, first, count)
         weights = dealt_weights(self.bins, self.weights, weights, remaining, whole - counts, shifts)
         every = np.zeros((1, len(weights)), np.int64)
         every[:, kept] = rows
@@ -333,13 +331,13 @@ def left_counts(whole: Array, table: Array, first: int, step: int) -> Array:
     Parameters
     ----------
     whole : int64 array of shape (n_bins, 2), rows of all blocks by label
-    table : int64 array of shape (n_blocks, n_bins, 2)
+    table : array of integers of shape (n_bins, n_blocks, 2)
     first, step : the blocks
     """
-    left: Array = whole - table[first::step].sum(axis=0)
+    left: Array = whole - table[:, first::step].sum(axis=1)
     return left
 
 
 def left_weights(whole: Array, sums: Array, left: Array, first: int, step: int) -> Array:
     """Weights outside some blocks, arguments as for `left_counts`; exactly 0 where no row is left (`left`)."""
-    return np.where(left != 0, np.maximum(whole - sums[first::step].sum(axis=0), 0.0), 0.0)
+    return np.where(left != 0, np.maximum(whole - sums[:, first::step].sum(axis=1), 0.0), 0.0)

@@ -32,7 +32,8 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT, WEIGHTED, Basis, Metric
-from streameval.metrics.scores.ranking import OfRankings, Rankings, RocAuc
+from streameval.metrics.scores.ranking import RocAuc
+from streameval.metrics.scores.rankings import OfRankings
 from streameval.metrics.scores.sums import counted, gain_sums, outward, rounding, sum_of, total
 from streameval.results import Scalar
 from streameval.states.scores.types import halved
@@ -41,6 +42,7 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from streameval.metrics.scores.rankings import Rankings
     from streameval.states.protocol import State, Totals
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
@@ -381,14 +383,13 @@ class Agc(Metric[Scalar, "ScorePart", "tuple[float, float] | Kept | None", "Stat
         return Scalar.between(self.name, value, *outward(lower, upper, rounding(numbers), least=-math.inf))
 
     def of_rankings(self, rankings: Rankings) -> Array:
-        """As `combine` without a truncation."""
-        N, P, halved_neg, halved_pos = rankings[2:]
-        kept, area = N + P, P * P + rankings.won
+        """As `combine` without a truncation, where A − R is (N + P)(won − N·P) / 2."""
+        N, P, halved_neg, halved_pos = rankings[1:5]
         if self.ratio:
-            return np.minimum(1.0, rankings.divided(area, P * (kept + N), halved_neg + halved_pos == 0))
-        pairs = (N + halved_neg) * (P + halved_pos)
-        values = rankings.divided(area * N - (kept * kept - area) * P, kept * pairs)
-        values[((kept == 0) & (pairs != 0)).astype(np.bool_)] = 0.0
+            values = rankings.divided(P * P + rankings.won, P * (P + 2 * N))
+            values[(halved_neg + halved_pos != 0).astype(np.bool_)] = math.nan
+        else:
+            values = rankings.divided(rankings.won - N * P, (N + halved_neg) * (P + halved_pos))
         return np.minimum(1.0, values)
 
 

@@ -22,7 +22,6 @@ The order inside an open bin is unknown. Each interval spans the extremes over e
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -30,10 +29,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.kernels.ranking import UNIT, running
+from streameval.kernels.ranking import running
 from streameval.metrics.protocol import NO_POSITIVES, ONE_CLASS, Metric
 from streameval.metrics.scores import sums
 from streameval.metrics.scores.calibration.scoring import spread
+from streameval.metrics.scores.rankings import OfRankings
 from streameval.metrics.scores.sums import SLACK, counted, exact_sum, outward, total
 from streameval.results import Scalar
 from streameval.states.scores.parts import RankedPart, ScorePart
@@ -43,41 +43,9 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.metrics.scores.rankings import Rankings
     from streameval.states.protocol import State, Totals
     from streameval.typing import Array
-
-
-class Rankings(NamedTuple):
-    """Sums of several rankings without weights: arrays of shape (n_rankings,) of Python integers.
-
-    Attributes
-    ----------
-    won, precision : see `streameval.states.keyed.grouping.Ranked`
-    neg, pos : rows by label
-    halved_neg, halved_pos : rows with a missing score that counts as half
-    """
-
-    won: Array
-    precision: Array
-    neg: Array
-    pos: Array
-    halved_neg: Array
-    halved_pos: Array
-
-    def divided(self, top: Array, bottom: Array, valid: Array | bool = True) -> Array:
-        """Quotients, correctly rounded, as a float64 array of shape (n_rankings,); NaN where not `valid`, or by 0."""
-        values = np.full(top.size, math.nan)
-        some = ((bottom != 0) & valid).astype(np.bool_)
-        values[some] = (top[some] / bottom[some]).astype(np.float64)
-        return values
-
-
-class OfRankings(ABC):
-    """Metrics of whole rankings, computed of several at once: to the last bit as of each alone."""
-
-    @abstractmethod
-    def of_rankings(self, rankings: Rankings) -> Array:
-        """The value of each ranking, as a float64 array of shape (n_rankings,); NaN where it is undefined."""
 
 
 @dataclass(frozen=True)
@@ -211,9 +179,8 @@ class AveragePrecision(Metric[Scalar, "ScorePart | RankedPart", tuple[float, flo
         return _mean_precision(self.name, partials, state)
 
     def of_rankings(self, rankings: Rankings) -> Array:
-        """As `combine`; undefined with missing scores that count as halves."""
-        complete = rankings.halved_neg + rankings.halved_pos == 0
-        return np.minimum(1.0, rankings.divided(rankings.precision, 2 * UNIT * rankings.pos, complete))
+        """As `combine`."""
+        return np.minimum(1.0, rankings.precision)
 
 
 def _ratio(a: Array, b: Array) -> Array:
@@ -233,7 +200,7 @@ def _integral(T: Array, F: Array, p: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class PrAuc(Metric[Scalar, "ScorePart", tuple[float, float, float], "State"]):
+class PrAuc(Metric[Scalar, "ScorePart", tuple[float, float, float], "State"], OfRankings):
     """Area under the precision-recall curve by the trapezoid rule, in [0, 1].
 
     Examples
@@ -262,6 +229,10 @@ class PrAuc(Metric[Scalar, "ScorePart", tuple[float, float, float], "State"]):
     def combine(self, partials: Sequence[tuple[float, float, float]], state: State) -> Scalar:
         """Divide by the positives."""
         return _mean_precision(self.name, partials, state)
+
+    def of_rankings(self, rankings: Rankings) -> Array:
+        """As `combine`."""
+        return np.minimum(1.0, rankings.trapezoid)
 
 
 class _Peak(NamedTuple):

@@ -458,6 +458,12 @@ class BlockCounts(Small, Stored):
         )
         return rows, weights, nan_rows, nan_weights
 
+    @cached_property
+    def block_rows(self) -> Array:
+        """Rows of each block by label, without those of missing scores: an int64 array of shape (n_blocks, 2)."""
+        rows: Array = self.table.sum(axis=0, dtype=np.int64)
+        return rows
+
     def totals(self) -> Totals:
         """Rows and weights of the scores that are not missing."""
         return self._totals

@@ -23,7 +23,7 @@ from pyarrow import fs
 from streameval.errors import CorruptFileError, DataError
 from streameval.evaluation.alarms import PAST, Series, variance
 from streameval.evaluation.intervals import Estimated
-from streameval.results import Scalar, from_arrow, slice_name, to_arrow
+from streameval.results import COLUMNS, Scalar, from_arrow, slice_name, to_arrow
 from streameval.scan import READ_ERRORS
 from streameval.store.nights.results import key_of
 from streameval.store.nights.slices import slice_estimates
@@ -76,8 +76,10 @@ class Replicates:
                 around[i], rows[i] = one.replicates - one.around, one.sizes.counts[kind]
                 if one.known is not None and (spread := replace(one, known=None).stderr):
                     around[i] *= one.known / spread  # a sample of labels has a larger error than its replicates show
-        slices = [{f"{_SLICE}{name}": value for name, value in (one.scalar.slice or {}).items()} for one in estimates]
-        table = to_arrow(replace(one.scalar, slice=named) for one, named in zip(estimates, slices, strict=True))
+        table = to_arrow(one.scalar for one in estimates)
+        own = len(COLUMNS) + 1  # those of slices follow, and may have the name of another
+        names = table.schema.names
+        table = table.rename_columns([*names[:own], *(f"{_SLICE}{name}" for name in names[own:])])
         texts = {
             "name": [slice_name(one.scalar.slice) for one in estimates],
             "scale": [one.scale for one in estimates],

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from streameval.errors import MissingInputError, OptionError
-from streameval.evaluation.comparison import sampled_slices
+from streameval.evaluation.comparison import estimated_slices, sampled_slices
 from streameval.evaluation.finalize import as_labelled
 from streameval.evaluation.request import NO_INTERVALS
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
@@ -140,9 +140,9 @@ def slice_estimates(
     if sliced is None:
         return []
     results = list(slice_results(sliced[0], sweep(sliced[0]), weighted=request.weight is not None))
-    estimates = sampled_slices(sliced[0], results, request.resampling)[1]
+    by_key = list(estimated_slices(sliced[0], results, request.resampling))
     engine.budget.release_freed()
-    return estimates
+    return [one for _, slices in by_key for some in slices for one in some]
 
 
 def _sliced_states(

@@ -22,6 +22,7 @@ from streameval.metrics.finalize import combine, computed, partials
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.cut_bins import GroupsNear
 from streameval.metrics.scores.delong import DeLong
+from streameval.metrics.scores.rankings import MeanOfRows, OfRankings, Rankings
 from streameval.metrics.selection import Selection
 from streameval.states.blocks import blocks_of
 from streameval.states.protocol import Batch
@@ -124,21 +125,39 @@ def test_a_grid_that_is_sure_passes_the_exact_check(shape: str, bins: int, weigh
         assert doubtful.certified(lambda metrics: computed(exact, metrics)) is None
 
 
-@settings(max_examples=30)
-@given(st.integers(2, 60), st.sampled_from(["drop", "half"]), st.sampled_from([3, 8]), st.integers(0, 999))
-def test_several_rankings_at_once_have_the_bits_of_each(rows: int, nan: str, blocks: int, seed: int) -> None:
-    """Also without a class, with ties, and with missing scores alone."""
+RANKED = ("roc_auc", "gini", "average_precision", "pr_auc", "agc", "agc_ratio", "brier_score")
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(2, 60),
+    st.sampled_from(["drop", "half"]),
+    st.sampled_from([3, 8]),
+    st.sampled_from([1.0, 1.5]),
+    st.sampled_from([0, 30]),
+    st.integers(0, 999),
+)
+def test_several_rankings_at_once_have_the_bits_of_each(
+    rows: int, nan: str, blocks: int, scale: float, bits: int, seed: int
+) -> None:
+    """Also without a class, with ties, with missing scores alone, beyond probabilities, and of many rows."""
     rng = np.random.default_rng(seed)
-    score = np.where(rng.random(rows) < 0.3, np.nan, rng.integers(0, 9, rows) / 9)
+    score = np.where(rng.random(rows) < 0.3, np.nan, rng.integers(0, 9, rows) * scale / 9)
     columns = {"s": pa.array(score), "u": pa.array(rng.integers(0, 20, rows))}
     builder = BlockSpec("s", "f8", unit="u", bins=8, count=8, nan=nan).builder(Budget(), rows)
     builder.update(Batch((rng.random(rows) < 0.2).astype(np.uint8), None, columns))
-    grid = BlockReplicates(builder.state(), "u", blocks)
-    metrics = Selection(("score",), ("roc_auc", "gini", "average_precision", "agc", "agc_ratio")).of("score")
-    rankings, several = grid.rankings(range(blocks)), [*map(grid.without, range(blocks)), grid.total()]
+    state = builder.state()
+    state = replace(state, table=state.table.astype(np.int64) << bits, nan_rows=state.nan_rows << bits)
+    metrics = Selection(("score",), RANKED).of("score")
+    means = [metric for metric in metrics if isinstance(metric, MeanOfRows)]
+    grid = BlockReplicates(state, "u", blocks)
+    grids = [grid, *grid.tied(metrics), grid]
+    rankings = Rankings.of([one.rank(means) for one in grids], means)
+    found = [metric.of_rankings(rankings) for metric in metrics if isinstance(metric, OfRankings)]
+    several = [each for one in grids for each in (*map(one.without, range(blocks)), one.total())]
     expected = [[value.value for value in computed(state, metrics)] for state in several]
-    assert rankings is not None
-    assert np.array_equal([m.of_rankings(rankings) for m in metrics], np.transpose(expected), equal_nan=True)
+    assert len(found) == len(metrics)
+    assert np.array_equal(found, np.transpose(expected), equal_nan=True)
 
 
 def test_the_exact_counts_are_asked_only_where_the_grid_is_not_sure(monkeypatch: pytest.MonkeyPatch) -> None:

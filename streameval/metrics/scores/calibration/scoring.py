@@ -31,6 +31,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.kernels.calibration import logit_counts
 from streameval.metrics.protocol import NO_ROWS, NO_WEIGHT, OUTSIDE, Metric, Partials
+from streameval.metrics.scores.rankings import MeanOfRows
 from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, total
 from streameval.results import Scalar
 from streameval.states.scores.parts import ScorePart, leading
@@ -218,7 +219,7 @@ def spread(name: str, ends: Ends, least: float = 0.0, most: float = 1.0, slack: 
 
 
 @dataclass(frozen=True)
-class BrierScore(Metric[Scalar, "ScorePart", "Ends | None", "State"]):
+class BrierScore(Metric[Scalar, "ScorePart", "Ends | None", "State"], MeanOfRows):
     """Mean squared difference between probability and label, in [0, 1]; 0 is best.
 
     Examples
@@ -243,7 +244,7 @@ class BrierScore(Metric[Scalar, "ScorePart", "Ends | None", "State"]):
             return None
 
         def loss(of_pos: Array, of_neg: Array) -> float:
-            return dot(part.p, (1.0 - of_pos) ** 2) + dot(part.n, of_neg**2)
+            return dot(part.p, self.terms(of_pos, positive=True)) + dot(part.n, self.terms(of_neg, positive=False))
 
         value = loss(probabilities.middle, probabilities.middle)
         if part.exact:
@@ -257,6 +258,11 @@ class BrierScore(Metric[Scalar, "ScorePart", "Ends | None", "State"]):
         size = state.totals().n + state.totals().p
         lower, value, upper = (mean(total(column), size) for column in zip(*sums, strict=True))
         return spread(self.name, (lower, value, upper))
+
+    def terms(self, scores: Array, *, positive: bool) -> Array:
+        """The squared distance of each score from the label."""
+        squares: Array = (1.0 - scores) ** 2 if positive else scores**2
+        return squares
 
 
 @dataclass(frozen=True)
