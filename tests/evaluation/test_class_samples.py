@@ -220,6 +220,29 @@ def test_samples_of_classes_refuse_what_they_cannot_give() -> None:
     assert f"Estimated from {classes} classes (2,000 rows; uniform by k): what classes of all 4,000" in str(large)
 
 
+def test_the_largest_class_of_all_pairs_refuses_f1() -> None:
+    """Its denominator is half of the pairs in clusters and in classes: a class of few rows may have most of them."""
+    kind = np.concatenate([np.repeat(np.arange(400), 10), np.full(3000, 1000)])
+    cluster = np.where(kind == 7, 1000, np.where(np.arange(kind.size) % 10 == 0, kind + 2000, kind))
+    table = pa.table({"c": cluster, "k": pa.array(kind, mask=kind >= 100)})
+    found = evaluate(table, cluster="c", classes="k", classes_sampled="uniform")
+    reasons = {one.metric: one.ci_reason for one in found.results}
+    assert reasons["pairwise.recall"] is None
+    assert "of the pairs of a uniform sample: draw by size" in str(reasons["pairwise.fscore"])
+
+
+def test_a_cluster_that_was_certain_to_be_drawn_has_a_class() -> None:
+    """Drawn by size, 60 of 400 clusters of ten rows cannot leave out one of 3,000 rows."""
+    cluster = np.concatenate([np.repeat(np.arange(400), 10), np.full(3000, 1000)])
+    for there, refused in ((cluster < 60, True), ((cluster < 60) | (cluster == 1000), False)):
+        table = pa.table({"c": cluster, "k": pa.array(cluster, mask=~there)})
+        if refused:
+            with pytest.raises(LabelError, match="a cluster of 'c' with 3,000 rows has no class"):
+                evaluate(table, cluster="c", classes="k", clusters_sampled="size")
+        else:
+            assert evaluate(table, cluster="c", classes="k", clusters_sampled="size").results[0].value == 1
+
+
 def test_uniform_classes_count_by_classes() -> None:
     """A class of many rows is one of those drawn: it neither ends the interval of a share of classes nor narrows it."""
     kind = np.concatenate([np.zeros(20_000, int), np.repeat(np.arange(1, 1001), 4)])

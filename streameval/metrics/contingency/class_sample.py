@@ -225,7 +225,8 @@ class ClassSample(WeightedSums):
         refined = []
         for one in estimates:
             name, value, reason = one.scalar.metric, one.scalar.value, None
-            pairs = self.of("cluster_pairs" if name == "pairwise.precision" else "class_pairs")
+            pairs = self.of("cluster_pairs") * (name != "pairwise.recall")
+            pairs += self.of("class_pairs") * (name != "pairwise.precision")
             largest = float(pairs.max(initial=0)) / max(1e-300, float(pairs.sum()))
             if name.startswith("pairwise") and self.uniform and largest > _LARGEST and self.free:
                 reason = f"one unit has {largest:.0%} of the pairs of a uniform sample: draw by size"
@@ -276,7 +277,7 @@ def sample_classes(
     Raises
     ------
     LabelError
-        If no row has a class, or a sampled cluster has rows without one.
+        If no row has a class, a sampled cluster has rows without one, or one that was certain to be drawn has none.
     NullError
         If a cluster is null and not left out.
     """
@@ -285,7 +286,7 @@ def sample_classes(
         raise NullError(
             f"cluster column {table.spec.cluster!r} has nulls; leave them out (--nulls {table.spec.cluster}=drop)"
         )
-    cells, clusters = _all_cells(table, budget, each, of_clusters=of_clusters and recorded is None)
+    cells, clusters, largest = _all_cells(table, budget, each, of_clusters=of_clusters and recorded is None)
     rows = int(table.cells.rows.sum())
     if recorded is not None:
         cells = recorded.select(cells, of_clusters=of_clusters)
@@ -317,6 +318,11 @@ def sample_classes(
             if drawn * whole[i] < left:
                 break
             sure[i], left, drawn = True, left - whole[i], drawn - 1
+        if of_clusters and largest and drawn * largest >= left:
+            raise LabelError(
+                f"a cluster of {table.spec.cluster!r} with {largest:,} rows has no class, but drawn by size it would "
+                "certainly have one; name the design that was used"
+            )
         certain = sure[: size.size]
         weight = np.where(certain, 1.0, left / max(1, drawn) / whole[: size.size])
     unit = table.spec.cluster if of_clusters else table.spec.classes
@@ -443,20 +449,20 @@ def _probability(given: bool | float | Decimal | str | bytes | None, column: str
 
 def _all_cells(
     table: ContingencyCounts, budget: Budget | None, each: Mapper, *, of_clusters: bool
-) -> tuple[_Cells, int]:
-    """The cells with a class, and the number of clusters."""
+) -> tuple[_Cells, int, int]:
+    """The cells with a class, the number of clusters, and the rows of the largest without a class."""
     read = partial(_cells, table, budget, of_clusters=of_clusters)
     parts = each(read, table.cells.intervals(_INTERVAL), "cells")
     if not parts:
         raise LabelError(f"no row has a cluster in {table.spec.cluster!r}")
-    cells = _Cells(*map(np.concatenate, zip(*(one for one, _ in parts), strict=True)))
-    return cells, sum(clusters for _, clusters in parts)
+    cells = _Cells(*map(np.concatenate, zip(*(one for one, _, _ in parts), strict=True)))
+    return cells, sum(clusters for _, clusters, _ in parts), max(rows for _, _, rows in parts)
 
 
 def _cells(
     table: ContingencyCounts, budget: Budget | None, interval: Interval, *, of_clusters: bool
-) -> tuple[_Cells, int]:
-    """The cells with a class, and the number of clusters, in an interval of buckets."""
+) -> tuple[_Cells, int, int]:
+    """What `_all_cells` returns, of an interval of buckets."""
     width, stretches = table.spec.keys.cluster, list(table.cells.grouped(interval, budget))
     keys, rest, neg, pos = (
         np.concatenate([getattr(one, name) for one in stretches]) for name in ("keys", "rest", "neg", "pos")
@@ -467,11 +473,13 @@ def _cells(
     starts = np.flatnonzero(first)
     there = np.flatnonzero(neg)
     place = np.searchsorted(starts, there, side="right") - 1
-    sizes, classless = np.add.reduceat(neg + pos, starts)[place], np.add.reduceat(pos, starts)[place] > 0
+    every = np.add.reduceat(neg + pos, starts)
+    sizes, classless = every[place], np.add.reduceat(pos, starts)[place] > 0
+    every[place] = 0
     if of_clusters and classless.any():
         raise LabelError(
             f"a cluster of {table.spec.cluster!r} has a class for some of its rows; give all rows of a sampled "
             "cluster theirs, or none"
         )
     words = np.column_stack((unmix(keys[there]), rest[there]))
-    return _Cells(words[:, :width], words[:, width:], neg[there], sizes), starts.size
+    return _Cells(words[:, :width], words[:, width:], neg[there], sizes), starts.size, int(every.max())
