@@ -420,7 +420,7 @@ class LabelStratum(NamedTuple):
     name : its value, or its range of scores
     rows, labelled, positives : all rows, labelled rows, and positives among these; None for a sample of classes
     weight : sum of the design weights of labelled rows, which estimates `rows`
-    squares : sum of their squares
+    variance : estimated variance of this sum
     """
 
     name: str
@@ -428,13 +428,19 @@ class LabelStratum(NamedTuple):
     labelled: int
     positives: int | None
     weight: float
-    squares: float
+    variance: float
+
+    @classmethod
+    def whole(cls, strata: Iterable[LabelStratum]) -> LabelStratum:
+        """All rows of some strata."""
+        _, rows, labelled, positives, weight, variance = zip(*strata, strict=True)
+        of_all = sum(each or 0 for each in positives)
+        return cls("all rows", sum(rows), sum(labelled), of_all, math.fsum(weight), math.fsum(variance))
 
     @property
     def doubtful(self) -> bool:
         """Whether the design weights sum up to other rows than there are, by more than 4 standard deviations."""
-        spread = math.sqrt(max(0.0, self.squares - self.weight))
-        return abs(self.weight - self.rows) > max(4 * spread, 1e-9 * self.rows)
+        return abs(self.weight - self.rows) > max(4 * math.sqrt(self.variance), 1e-9 * self.rows)
 
 
 @dataclass(frozen=True)

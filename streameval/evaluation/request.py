@@ -9,7 +9,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import MissingColumnError, OptionError, SchemaError
-from streameval.evaluation.labels.design import LabelDesign, check_families, probabilities_of, sampled_classes
+from streameval.evaluation.labels.design import (
+    LabelDesign,
+    check_families,
+    check_filter,
+    probabilities_of,
+    sampled_classes,
+)
 from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
@@ -228,6 +234,7 @@ class Request:
         slicing = Slicing.of(options["by"], options["max_slices"], timezone=options["timezone"])
         slicing.check_apart(options["score"])
         where = None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"]))
+        check_filter(options, where.columns if where else ())
         plain = {"scores": "score", "clusters": "cluster", "sketches": "sketch", "scope": "cluster_scope"}
         plain |= {name: name for name in ("classes", "weight", "approx")}
         facts: dict[str, Any] = {name: options[option] for name, option in plain.items()}

@@ -15,14 +15,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.report.elements import Cell, Head, Row, Table, range_of
-from streameval.results import FEW_FREEDOM, slice_name, slice_text
+from streameval.results import FEW_FREEDOM, LabelStratum, slice_name, slice_text
 from streameval.wording import amount, apart, few, labelled_rows, plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.report.elements import Mark
-    from streameval.results import LabelStratum, Scalar, Source
+    from streameval.results import Scalar, Source
 
 
 NONE = "–"
@@ -287,7 +287,7 @@ def cut_said(results: Iterable[Scalar], weight: str | None) -> list[str]:
 
 
 def strata_said(strata: Iterable[LabelStratum]) -> list[str]:
-    """A warning for each stratum of a sample of labels whose design weights do not sum up to its rows.
+    """A warning for each stratum of a sample of labels whose design weights do not sum up to its rows, or for all rows.
 
     Examples
     --------
@@ -295,6 +295,10 @@ def strata_said(strata: Iterable[LabelStratum]) -> list[str]:
     >>> strata_said([LabelStratum("sms", 5574, 500, 60, 11200.0, 2.5e5)])
     ['warning: the design weights of sms sum up to 11,200 rows, but there are 5,574: check how labels were drawn there']
     """
+    strata = list(strata)
+    of_labels = [one for one in strata if one.positives is not None]
+    if of_labels and not any(one.doubtful for one in strata):
+        strata = [LabelStratum.whole(of_labels)]
     return [
         f"warning: the design weights of {one.name} sum up to {one.weight:,.0f} rows, but there are {one.rows:,}: "
         "check how labels were drawn there"

@@ -167,6 +167,10 @@ def test_recorded_probabilities_are_weights_and_tell_two_samples_apart() -> None
     first = np.arange(len(p)) == np.flatnonzero(of_cluster)[0]
     with pytest.raises(LabelError, match=r"1 row with a probability in 'q' but no class in 'k'"):
         sampled(of_cluster & ~first, clusters_sampled="q")
+    there = pa.array(of_class)
+    alone = pa.table({"c": pa.array(cluster), "k": pa.array(kind), "p": pa.array(p)}).filter(there)
+    with pytest.raises(LabelError, match="every row has a class, but by 'p' these are a sample of"):
+        evaluate(alone, cluster="c", classes="k", classes_sampled="p")
     columns["p"] = pa.array(p / 2, mask=~of_class)
     assert "weights of k with p sum up to" in str(sampled(of_class, classes_sampled="p"))
     with pytest.raises(LabelError, match="rows have a class but no probability in 'p'"):
@@ -196,6 +200,8 @@ def test_samples_of_classes_refuse_what_they_cannot_give() -> None:
     for how in ("classes_sampled", "clusters_sampled"):
         with pytest.raises(OptionError, match=f"{how}='size' needs all rows"):
             evaluate(table, **given, metrics="classes", where="c > 3", **{how: "size"})
+    with pytest.raises(OptionError, match="where reads 'k', which only the sample has"):
+        evaluate(table, **given, where="k IS NOT NULL", classes_sampled="uniform")
     with pytest.raises(OptionError, match="two samples"):
         evaluate(table, **given, metrics="classes", classes_sampled="size", clusters_sampled="size")
     with pytest.raises(LabelError, match="some of its rows"):

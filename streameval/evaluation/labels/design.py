@@ -170,6 +170,20 @@ def _check_whole(options: Mapping[str, Any], name: str, recorded: str) -> None:
         )
 
 
+def check_filter(options: Mapping[str, Any], columns: Iterable[str]) -> None:
+    """Raise `OptionError` if a filter reads columns that are known of the sample alone: all its rows would be left."""
+    known = dict.fromkeys(probabilities_of(drawn := sampled_classes(options)))
+    known |= {options["classes"]: None} if drawn else {}
+    if LabelDesign.of(options) is not None:
+        known |= {options["label"]: None, options["label_probability"]: None}
+    for name in (name for name in columns if name in known):
+        raise OptionError(
+            f"where reads {name!r}, which only the sample has: without the rows outside it there is no estimate for "
+            "all; leave it out of where (--where)",
+            "where",
+        )
+
+
 def probabilities_of(drawn: Iterable[tuple[str, bool]]) -> tuple[str, ...]:
     """The columns of recorded probabilities, each once."""
     return tuple(dict.fromkeys(kind for kind, _ in drawn if kind not in ("uniform", "size")))

@@ -179,7 +179,7 @@ class ClassSample(WeightedSums):
         if self.kind in ("uniform", "size"):
             return ()
         weights, rows = self.weight, self.of("rows")
-        sums = float(weights @ rows), float((weights * rows) @ (weights * rows))
+        sums = float(weights @ rows), float((weights * (weights - 1)) @ rows**2)
         return (LabelStratum(f"{self.unit} with {self.kind}", self.every, self.rows, None, *sums),)
 
     @property
@@ -328,7 +328,14 @@ def sample_classes(
     unit = table.spec.cluster if of_clusters else table.spec.classes
     facts = _summed(sums, weight), rows / max(1, clusters), int(size.sum())
     block = blocks_of(np.ascontiguousarray(names[:, 0]), BLOCKS)
-    return ClassSample(*facts, sums, weight, block, certain, kind, unit, rows, of_clusters, without)
+    sample = ClassSample(*facts, sums, weight, block, certain, kind, unit, rows, of_clusters, without)
+    for one in sample.strata if not sample.free else ():
+        if one.doubtful:
+            raise LabelError(
+                f"every row has a class, but by {kind!r} these are a sample of {one.weight:,.0f} rows; give all rows, "
+                "with a null class outside the sample"
+            )
+    return sample
 
 
 def _whole_classes(table: ContingencyCounts, names: Array, size: Array, budget: Budget | None) -> Array:

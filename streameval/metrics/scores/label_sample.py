@@ -279,15 +279,14 @@ class LabelSample(Small):
     def strata(self) -> tuple[LabelStratum, ...]:
         """What is known of each stratum, with the rows that its design weights sum up to."""
         rows, weights = self.cells.counts.sum(axis=0), self.cells.weights.sum(axis=0)
-        if self.units is None:
-            squares = np.bincount(self.stratum, weights**2 / rows)
-        else:
-            pairs, places = np.unique(np.stack((self.stratum, self.cells.group)), axis=1, return_inverse=True)
-            squares = np.bincount(pairs[0], np.bincount(places.ravel(), weights) ** 2)
+        excess = weights / rows - 1
+        if self.units is not None:  # all rows of a unit were drawn at once
+            excess = np.bincount(self.cells.group, weights - rows)[self.cells.group]
+        variances = np.bincount(self.stratum, weights * np.maximum(0.0, excess))
         sums = self._sums if self.recorded else self.sizes
-        columns = self.names, self.sizes.tolist(), *self.labels.tolist(), sums.tolist(), squares.tolist()
+        columns = self.names, self.sizes.tolist(), *self.labels.tolist(), sums.tolist(), variances.tolist()
         found = zip(*columns, strict=True)
-        return tuple(LabelStratum(name, n, neg + pos, pos, w, w2) for name, n, neg, pos, w, w2 in found)
+        return tuple(LabelStratum(name, n, neg + pos, pos, w, v) for name, n, neg, pos, w, v in found)
 
     def without(self, block: int) -> Rows:
         """The rows weighted without the labels of a block."""

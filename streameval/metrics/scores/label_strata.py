@@ -22,6 +22,7 @@ from streameval.kernels.keys import unmix
 from streameval.metrics.protocol import Metric, ShardMetric
 from streameval.metrics.scores.label_sample import EQUAL, Cells, LabelSample
 from streameval.metrics.scores.operating_points import OperatingPoint
+from streameval.results import LabelStratum
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.cluster_sizes import SizeTable
 from streameval.states.grouped.labelled import LabelledGroups
@@ -198,7 +199,8 @@ def sample_labels(
     Raises
     ------
     LabelError
-        If nothing is labelled, a stratum has rows but no labels, or the labels are not of the design.
+        If nothing is labelled, a stratum has rows but no labels, or the labels are not of the design; if only the
+        labelled rows are there.
     """
     grouped = state.tagged if isinstance(state, LabelledGroups) else state
     key, kind = grouped.spec.key, grouped.spec.inner.type
@@ -231,7 +233,7 @@ def sample_labels(
     }
     strata = _cut_strata(grouped.spec, rest, values, cells, cuts, np.isin(cuts, fixed))
     above = strata.above[np.searchsorted(cuts, fixed)].tolist()
-    return LabelSample(
+    sample = LabelSample(
         replace(grouped.spec.inner, weighted=True),
         design,
         key.unit or "row",
@@ -249,6 +251,12 @@ def sample_labels(
         ranks=dict(zip(ranks, at_ranks, strict=True)),
         dropped=int(total.nan_rows.sum()),
     )
+    if key.probability and not unlabelled and LabelStratum.whole(sample.strata).doubtful:
+        raise LabelError(
+            f"every row has a label, but by {key.probability!r} these are a sample of "
+            f"{LabelStratum.whole(sample.strata).weight:,.0f} rows; give all rows, with a null label outside the sample"
+        )
+    return sample
 
 
 class _Strata(NamedTuple):

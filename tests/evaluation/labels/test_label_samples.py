@@ -221,8 +221,34 @@ def test_wrong_probabilities_of_one_stratum_are_shown() -> None:
     assert right.value("roc_auc") == pytest.approx(wrong.value("roc_auc"), rel=1e-12)  # constant within strata
 
 
+def test_wrong_probabilities_are_shown_without_their_strata() -> None:
+    """Σw of all rows, where no range of scores is off by itself; a certain unit of many rows does not hide others."""
+    n, columns = 20_000, rows(20_000, 9, 6)
+    labelled = np.random.default_rng(11).random(n) < 0.05
+    columns["p"] = np.where(columns["stratum"] == 1, 0.0325, 0.05)
+    sample = evaluate(table(columns, labelled), score="s", label_probability="p")
+    assert [one.name for one in sample.label_strata if one.doubtful] == []
+    assert "warning: the design weights of all rows sum up to" in str(sample)
+    columns["unit"] = np.where(np.arange(n) < 8000, -1, np.arange(n))
+    labelled |= columns["unit"] < 0
+    columns["p"] = np.where(columns["unit"] < 0, 1.0, 0.05)
+    right = evaluate(table(columns, labelled), score="s", label_probability="p", unit="unit")
+    columns["p"] = np.where(columns["unit"] < 0, 1.0, 0.025)
+    wrong = evaluate(table(columns, labelled), score="s", label_probability="p", unit="unit")
+    assert "sum up to" not in str(right)
+    assert "sum up to" in str(wrong)
+
+
+def test_labelled_rows_alone_are_no_sample() -> None:
+    """Probabilities say that there are more rows than these: refused, not certain."""
+    columns = rows(500, 14)
+    columns["p"] = np.full(500, 0.01)
+    with pytest.raises(LabelError, match="every row has a label, but by 'p' these are a sample of 50,000 rows"):
+        evaluate(table(columns, np.ones(500, bool)), score="s", label_probability="p")
+
+
 def test_every_output_says_that_it_is_an_estimate() -> None:
-    """Terminal, JSON, Arrow, curves and page."""
+    """Terminal, JSON, Arrow, curves, page and the text format of Prometheus; prevalence is that of all rows."""
     labelled = np.random.default_rng(11).random(3000) < 0.2
     sample = evaluate(table(rows(3000, 12), labelled), score="s", metrics="roc_auc", truncate=0.1, sampled_by="uniform")
     n = int(labelled.sum())
@@ -253,6 +279,8 @@ def test_every_output_says_that_it_is_an_estimate() -> None:
         ({"sampled_by": "strata=label"}, "name a column of few values known for all rows"),
         ({"sampled_by": "strata=p"}, "its numbers are not strata"),
         ({"sampled_by": "uniform", "cluster": "unit"}, "not estimated from sampled labels"),
+        ({"sampled_by": "uniform", "where": "label IS NOT NULL"}, "where reads 'label', which only the sample has"),
+        ({"label_probability": "p", "where": "p > 0"}, "where reads 'p', which only the sample has"),
     ],
 )
 def test_options_that_do_not_fit_a_sample_are_refused(options: dict[str, Any], said: str) -> None:
