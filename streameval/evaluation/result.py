@@ -226,7 +226,8 @@ class Evaluation(Drawing, Shown, Saved):
 
         Names consist of ``A-Za-z0-9_./-`` alone: the metric, the column and the slice, such as
         ``tpr_at_fpr_0.001/score/country_DE``, and ``/ci_lower`` and ``/ci_upper`` after the metric for the ends of its
-        interval; ``rows`` and ``positives`` count all rows. Undefined values are NaN. With MLflow:
+        interval, ``/labelled`` and ``/strata`` for those of a sample of labels; ``rows`` and ``positives`` count all
+        rows. Undefined values are NaN. With MLflow:
         ``mlflow.log_metrics(evaluation.scalars())``.
 
         Returns

@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 _PRODUCER = f"urn:streameval:{__version__}"
 _EVENT = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _FACET = "https://openlineage.io/spec/facets/1-0-1/DataQualityAssertionsDatasetFacet.json"
-_ENDS = ("ci_lower", "ci_upper")
+_FACTS = ("ci_lower", "ci_upper", "labelled", "strata")  # of a value, beside it
 
 
 class Sample(NamedTuple):
-    """A number with its name and labels."""
+    """A number with its name and labels, and the design of the sample of labels that it is estimated from."""
 
     name: str
     labels: Mapping[str, str]
     value: float
     about: str = ""
+    design: str = ""
 
 
 def plain_names(names: Iterable[str], others: str = "./-") -> dict[str, str]:
@@ -68,15 +69,15 @@ def _label_texts(labels: Mapping[str, str]) -> list[str]:
 
 
 def samples_of(results: Iterable[Scalar], **labels: str) -> list[Sample]:
-    """The values of results and the ends of their intervals; `labels` are added to those of each."""
+    """The values of results, the ends of their intervals, and sizes of samples; `labels` are added to those of each."""
     samples = []
     for one in results:
         own = {**labels, **({"of": one.of} if one.of else {})}
         own |= {name: slice_text(value) for name, value in (one.slice or {}).items()}
         name = f"{one.metric}/difference" if one.baseline else one.metric
-        samples.append(Sample(name, own, one.value))
-        ends = {end: value for end in _ENDS if (value := getattr(one, end)) is not None}
-        samples += [Sample(f"{name}/{end}", own, value) for end, value in ends.items()]
+        samples.append(Sample(name, own, one.value, design=one.design or ""))
+        facts = {fact: value for fact in _FACTS if (value := getattr(one, fact)) is not None}
+        samples += [Sample(f"{name}/{fact}", own, value, design=one.design or "") for fact, value in facts.items()]
     return samples
 
 
@@ -108,7 +109,10 @@ def prometheus(samples: Iterable[Sample], meanings: Mapping[str, str] | None = N
     for name, members in series.items():
         about = members[0].about or (meanings or {}).get(members[0].name, "")
         lines += [f"# HELP {name} {_escaped(about)}"] if about else []
-        lines += [f"# TYPE {name} gauge", *(f"{name}{_labels(one.labels)} {_number(one.value)}" for one in members)]
+        lines += [f"# TYPE {name} gauge"]
+        for one in members:
+            design = {"design": one.design} if one.design else {}
+            lines += [f"{name}{_labels({**one.labels, **design})} {_number(one.value)}"]
     return "\n".join(lines) + "\n"
 
 

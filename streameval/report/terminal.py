@@ -63,6 +63,10 @@ class Found(Read, Protocol):
         """The fate of the labels from another table; empty without one."""
 
     @property
+    def counts(self) -> tuple[Scalar, ...]:
+        """Rows, positives and prevalence with their intervals; of a sample of labels the prevalence."""
+
+    @property
     def results(self) -> tuple[Scalar, ...]:
         """One value a metric and column."""
 
@@ -411,8 +415,15 @@ def label_counts(evaluation: Found) -> list[str]:
         counts = [f"{labelled:,} labelled{of_all}"]
         rows, of = labelled, " of labelled"
         positives = evaluation.labels.get("labelled_positives", positives)
+    of += "".join(f", {_prevalence(one)}" for one in evaluation.counts if one.design is not None)
     share = f" ({positives / rows:.2%}{of})" if rows and positives is not None else ""
     return counts if positives is None else [*counts, f"{positives:,} positive{share}"]
+
+
+def _prevalence(one: Scalar) -> str:
+    """The share of positives that a sample of labels estimates, in words."""
+    ends = "" if one.ci_lower is None or one.ci_upper is None else f" [{one.ci_lower:.2%}, {one.ci_upper:.2%}]"
+    return f"estimated {one.value:.2%}{ends} of all"
 
 
 def _value_table(by_metric: Mapping[str, Mapping[str, Scalar]]) -> Table:

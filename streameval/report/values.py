@@ -248,18 +248,39 @@ def labelled_said(results: Iterable[Scalar]) -> list[str]:
     ['Values that use labels are of the 1.23% labelled rows, not an estimate for all.']
     """
     results = list(results)
-    samples = dict.fromkeys(_drawn_said(one) for one in results if one.design is not None)
-    estimated = [f"Estimated from {drawn} of all {rows:,} rows would give." for drawn, rows in samples]
+    samples: dict[tuple[str, str], list[Scalar]] = {}
+    for one in results:
+        if one.design is not None:
+            samples.setdefault((_drawn(one), one.design), []).append(one)
+    estimated = [_drawn_said(*kind, group) for kind, group in samples.items()]
     shares = [one.labelled_share for one in results if one.basis and one.labelled_share is not None]
     return estimated + ([labelled_rows(shares)] if shares else [])
 
 
-def _drawn_said(one: Scalar) -> tuple[str, int]:
-    """The sample and its design, and the number of all rows."""
+def _drawn(one: Scalar) -> str:
+    """What was drawn for an estimate."""
     if not one.metric.startswith(_OF_CLASSES):
-        return f"{one.labelled or 0:,} labels ({one.design}): what labels", one.rows
-    what = f"{one.units or 0:,} {'clusters' if one.unit == one.of else 'classes'}"
-    return f"{what} ({one.labelled or 0:,} rows; {one.design}): what classes", one.rows
+        return "labels"
+    return "clusters" if one.unit == one.of else "classes"
+
+
+def _drawn_said(what: str, design: str, results: Sequence[Scalar]) -> str:
+    """A sentence for estimates from samples of one design, such as those of several nights."""
+    labelled, rows = (_span(getattr(one, name) or 0 for one in results) for name in ("labelled", "rows"))
+    if what == "labels":
+        return f"Estimated from {labelled} labels ({design}): what labels of all {rows} rows would give."
+    units = _span(one.units or 0 for one in results)
+    return f"Estimated from {units} {what} ({labelled} rows; {design}): what classes of all {rows} rows would give."
+
+
+def _span(numbers: Iterable[int]) -> str:
+    """The smallest and the largest of some numbers.
+
+    >>> _span([1200, 300]), _span([7, 7])
+    ('300 to 1,200', '7')
+    """
+    every = list(numbers)
+    return " to ".join(f"{each:,}" for each in sorted({min(every), max(every)}))
 
 
 def coarser_said(ratios: Mapping[str, float]) -> list[str]:

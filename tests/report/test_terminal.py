@@ -46,7 +46,7 @@ def scored(columns: int, **facts: Any) -> Any:
     metrics = ("roc_auc", "average_precision", "agc_ratio@0.001234", "tpr@fpr=0.0001")
     results = [Scalar(metric, 0.123456, of=f"score_{i}", **facts) for i in range(columns) for metric in metrics]
     facts = {"rows": 10, "positives": 4, "dropped": (), "skipped": (), "options": {}, "labels": {}, "source": Source()}
-    facts["label_strata"] = ()
+    facts["label_strata"] = facts["counts"] = ()
     return SimpleNamespace(results=tuple(results), coarser_units={}, **facts)
 
 

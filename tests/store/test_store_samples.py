@@ -69,7 +69,9 @@ def test_nights_add_up_to_one_evaluation(design: dict[str, Any], tmp_path: Path)
     assert shown["results"][0]["design"] == {"uniform": "uniform", "size": "unit by size"}.get(
         design["sampled_by"], shown["results"][0]["design"]
     )
-    values = cast("History", store.history("roc_auc", "s")).points
+    history = cast("History", store.history("roc_auc", "s"))
+    values = history.points
+    assert str(history).count("Estimated from ") == 1  # of all nights
     assert cast("Scalar", values[-1].cumulative).to_dict() == whole["results"][0]
     assert all(point.night.labelled and point.night.design for point in values)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -254,7 +255,13 @@ def test_every_output_says_that_it_is_an_estimate() -> None:
     n = int(labelled.sum())
     assert f"Estimated from {n:,} labels (uniform): what labels of all 3,000 rows would give." in str(sample)
     assert "(estimate)" in str(sample)
-    assert f"Estimated from {n:,} labels (uniform)" in sample.to_html()
+    page = re.sub(r"\s+", " ", sample.to_html())
+    assert f"Estimated from {n:,} labels (uniform)" in page
+    share, low, high = (getattr(sample.counts[0], name) for name in ("value", "ci_lower", "ci_upper"))
+    assert all(f", estimated {share:.2%} [{low:.2%}, {high:.2%}] of all)" in text for text in (str(sample), page))
+    gauge = f'streameval_roc_auc_ci_lower{{of="s",design="uniform"}} {sample.ci("roc_auc")[0]}'
+    assert gauge in sample.exports()["prom"]()
+    assert sample.scalars()["roc_auc/labelled/s"] == n
     plain = json.loads(json.dumps(sample.to_dict()))
     assert plain["labels"] == {
         "labelled_rows": n,
