@@ -177,7 +177,7 @@ def _value(rule: Rule, counts: Counts, result: Callable[..., Scalar], estimate: 
     if rule.metric in FACTS:
         count = counts[0] if rule.metric == "rows" else counts[1]
         if count is None:
-            return Scalar.undefined(rule.metric, "no label was read")
+            return Scalar.undefined(rule.metric, "no label was read, or labels are a sample")
         return Scalar.certain(rule.metric, count / counts[0] if rule.share else count)
     one = result(rule.metric, rule.of)
     rule.check_basis(late=one.basis is not None)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 # raised by Arrow for a value that a type cannot hold; their common base would also cover a lack of memory
 _NO_VALUE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError, UnicodeError)
 _UNLABELLED = (
-    "choose unlabelled='drop' (--unlabelled drop) to leave those rows out; for clusters, evaluate also takes 'size'"
+    "choose unlabelled='drop' (--unlabelled drop) to leave those rows out; for clusters, evaluate also takes 'size', "
+    "and of a random sample of labels its design, to estimate all rows (--sampled-by)"
 )
 _INTEGER = re.compile(r"-?\d{1,99}", re.ASCII)
 _REMEDY = "name the positive one with pos_label (--pos-label)"
