@@ -49,6 +49,21 @@ def test_a_plan_is_reproducible_and_keeps_its_budget() -> None:
     assert beyond
 
 
+def test_half_of_the_budget_is_for_the_ranking_that_is_wanted_as_well() -> None:
+    """It is in proportion to the rows; the other half is all for the other metric, of which a plan alone has 0.9."""
+    data = pilot()
+    alone, both = (
+        plan_labels(data, id="id", score="s", for_=names, budget=600).strata
+        for names in ([PURPOSE], [PURPOSE, "roc_auc"])
+    )
+    rows, labels, found = (np.array([one[name] for one in plan], np.float64) for plan, name in (
+        (alone, "rows"), (alone, "labels"), (both, "labels")
+    ))  # fmt: skip
+    share = (labels / 600 - 0.1 * np.sqrt(rows) / np.sqrt(rows).sum()) / 0.9
+    expected = np.maximum(5, 600 * (share + rows / rows.sum()) / 2)
+    np.testing.assert_allclose(found, expected, atol=5)
+
+
 def test_planned_labels_are_read_back_and_narrow_the_interval() -> None:
     """The forecast is about the half-width that the labels then give, and below that of as many uniform labels."""
     data = pilot()

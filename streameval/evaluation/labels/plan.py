@@ -166,11 +166,12 @@ def _check(metrics: Sequence[Metric]) -> None:
 
 def _shared_out(sample: LabelSample, slopes: Array, names: Sequence[str], budget: int) -> Array:
     """Labels for each stratum: an int64 array of shape (n_strata,)."""
+    ranking = "roc_auc" in names and len(names) > 1  # its part is that in proportion to the rows
     spread = np.abs(slopes) * np.sqrt(sample.shares * (1 - sample.shares))
+    spread = spread[[name != "roc_auc" for name in names]] if ranking else spread
     sums = spread.sum(axis=1, keepdims=True)
     share = np.mean(np.divide(spread, sums, out=np.zeros_like(spread), where=sums > 0), axis=0)
     roots = np.sqrt(sample.sizes)
-    ranking = "roc_auc" in names and len(names) > 1
     base = sample.sizes / sample.sizes.sum() if ranking else roots / roots.sum()
     part = (0.5 if ranking else 0.9) if share.any() else 0.0
     labels = np.floor((part * share + (1 - part) * base) * budget).astype(np.int64)
