@@ -43,7 +43,7 @@ VERBS: dict[str, Callable[[Store, Path], Any]] = {
 }
 READING = ("evaluate", "history")
 ALONE = ("check", "accept")  # verbs that only write judgements
-HALVED = ("update", "replace", "remove", "add", "vacuum --keep")  # all of them commit nights, which is what one meets
+COMMITS = ("update", "replace", "remove", "add", "vacuum --keep")  # all of them commit nights, which is what one meets
 PAIRS = [(one, other) for one, other in itertools.product(VERBS, VERBS) if other not in READING]
 
 
@@ -167,11 +167,11 @@ def check(store: Store, data: Path, done: list[str], evaluations: int = 1) -> No
 def test_a_verb_that_is_stopped_at_any_step_while_another_runs_whole(begun, tmp_path, one, other):
     """It is refused or it counts; nothing that counts is deleted, and running both again succeeds.
 
-    Each step meets a vacuum, a commit of nights by one verb or another, and each verb meets every other step.
+    Each step meets a vacuum, a commit of nights and one of judgements; the verbs that make such a commit take turns.
     """
     data = begun / "data"
-    stride = 2 if other in HALVED else 1
-    first = 1 + HALVED.index(other) % stride if other in HALVED else 1
+    turns = next((verbs for verbs in (COMMITS, ALONE) if other in verbs), (other,))
+    stride, first = len(turns), 1 + turns.index(other)
     apart = ((one in ALONE) != (other in ALONE) or one == "history") and "vacuum" not in (one, other)
     # verbs that write different tables meet in few places
     for at in [2, 99] if apart else itertools.count(first, stride):
