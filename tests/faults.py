@@ -42,6 +42,7 @@ TEMPORARY = re.compile(r"\.part$|#\d+$")  # of files that are being written
 RANDOM = re.compile(r"-[0-9a-f]{16}(?=\.)|[0-9a-f]{32}(?=\.part)")  # of a file's name
 DIGEST = re.compile(r"[0-9a-f]{64}")  # of a file, that of a table has the time in it
 TABLES = ("ledger", "history", "checks", "labels")
+DIGESTS: dict[tuple[int, int, int], str] = {}  # by inode, size and time: of linked files, once
 
 
 def forked(work) -> int:
@@ -145,7 +146,7 @@ def stopped(store: Path, data: Path, work: Path, _: int) -> Iterator[tuple[Path,
         if not os.WIFSTOPPED(status):
             assert os.waitstatus_to_exitcode(status) == 0
             return
-        yield shutil.copytree(whole, work / f"run-{call}"), -signal.SIGKILL
+        yield copied(whole, work / f"run-{call}"), -signal.SIGKILL
         os.kill(pid, signal.SIGCONT)
 
 
@@ -159,7 +160,7 @@ def filled(store: Path, data: Path, work: Path, step: int) -> Iterator[tuple[Pat
         return status if shim.shim_calls() > call else 7  # fewer calls than that
 
     for call in count(0, step):
-        run = shutil.copytree(store, work / f"run-{call}")
+        run = copied(store, work / f"run-{call}")
         if (status := child(armed)) == 7:
             return
         yield run, status
@@ -169,7 +170,7 @@ def struck(store: Path, data: Path, work: Path, kills: int) -> Iterator[tuple[Pa
     """Update in children that are killed at random times; their stores, if they had not ended by then."""
     draw, span, left = random.Random(0), 1.0, kills
     while left:
-        run, began = shutil.copytree(store, work / f"run-{left}"), time.perf_counter()
+        run, began = copied(store, work / f"run-{left}"), time.perf_counter()
         pid = forked(partial(updated, run, data))
         end = os.pidfd_open(pid)
         select.select([end], [], [], draw.random() * span)
@@ -181,6 +182,15 @@ def struck(store: Path, data: Path, work: Path, kills: int) -> Iterator[tuple[Pa
         else:
             yield run, status
             left -= 1
+
+
+def link_published(source: str, target: str) -> None:
+    """Link a complete state file, which nobody writes to again; copy any other file."""
+    published = Path(source).parent.name == "states" and not TEMPORARY.search(source)
+    (os.link if published else shutil.copy2)(source, target)
+
+
+copied = partial(shutil.copytree, copy_function=link_published)
 
 
 def looks(store: Path) -> str:
@@ -213,7 +223,11 @@ def content(path: Path, *, in_table: bool) -> str:
             return RANDOM.sub("", repr([row | {"updated": None} for row in rows]))
     except (OSError, ValueError):  # it is damaged
         pass
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    facts = path.stat()
+    one = facts.st_ino, facts.st_size, facts.st_mtime_ns
+    if one not in DIGESTS:
+        DIGESTS[one] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return DIGESTS[one]
 
 
 def raced(store: Path, data: Path, nights: list[str]) -> list[int]:
