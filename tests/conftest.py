@@ -6,6 +6,7 @@ two files that run at the same time compile different loops, so that few loops a
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ MARKED = {  # what a contributor runs in two minutes: pytest -m "laws or api"
 }
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the tests start hundreds of processes: compile modules once
+os.fsync = lambda _: None  # tests of power cuts have processes of their own; no other test need wait for the disk
 
 _numba_before = False
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -67,6 +69,7 @@ def pytest_collection_finish() -> None:
         raise pytest.UsageError(
             "a test file evaluates something while it is imported; move that into a test or a fixture"
         )
+    gc.freeze()  # what is imported stays: no collection visits it again
 
 
 @pytest.fixture(scope="session")
