@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
 import stat
 import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from processes import run
 
 from streameval import evaluate
 from streameval.errors import OptionError, StreamevalError
@@ -77,9 +76,14 @@ def spam() -> Any:
     )
 
 
-def test_a_page_says_what_is_the_case_in_order(spam: Any) -> None:
+@pytest.fixture(scope="module")
+def text(spam: Any) -> str:
+    """Its page."""
+    return str(spam.to_html())
+
+
+def test_a_page_says_what_is_the_case_in_order(spam: Any, text: str) -> None:
     """A sentence, the values, curves, operating points, slices, what was read; numbers as results have them."""
-    text = spam.to_html()
     page = Reader(text)
     lead = " ".join(page.texts["p"])
     assert f"score_lr has the best ROC AUC, {spam.value('roc_auc', of='score_lr'):.4f}, against" in lead
@@ -100,9 +104,9 @@ def test_a_page_says_what_is_the_case_in_order(spam: Any) -> None:
     assert "7,531, of which 1,753 positive (23.28%)" in text
 
 
-def test_ids_are_unique_and_references_meet_one(spam: Any) -> None:
+def test_ids_are_unique_and_references_meet_one(text: str) -> None:
     """Figures of one page share no id, and each reference is to an id of its own figure."""
-    page = Reader(spam.to_html())
+    page = Reader(text)
     assert len(page.ids) == len(set(page.ids))
     named = [value for name, value in page.attributes if name == "href"]
     named += re.findall(r"url\((#[^)]+)\)", " ".join(value for _, value in page.attributes))
@@ -210,8 +214,9 @@ def test_results_are_saved_by_the_ending(spam: Any, tmp_path: Path) -> None:
         spam.save(tmp_path / "a.txt")
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(spam: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(tmp_path: Path, monkeypatch: Any) -> None:
     """A disk that fills up, a directory that is not there; the mode of the old file stays."""
+    small = evaluate(pa.table({"label": [0, 1], "cluster": [1, 2]}), cluster="cluster")
     target = tmp_path / "page.html"
     target.write_text("old")
     target.chmod(0o600)
@@ -223,22 +228,15 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(spam: Any, tmp_p
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(StreamevalError, match="cannot be written"):
-        spam.save(target)
+        small.save(target)
     monkeypatch.undo()
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
-    spam.save(target)
+    small.save(target)
     assert target.read_text().startswith("<!DOCTYPE html>")
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     with pytest.raises(StreamevalError, match="directory does not exist"):
-        spam.save(tmp_path / "no" / "page.html")
-
-
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    """A separate command."""
-    return subprocess.run(
-        [sys.executable, "-m", "streameval", *words], capture_output=True, text=True, check=False, env=os.environ
-    )
+        small.save(tmp_path / "no" / "page.html")
 
 
 def test_out_is_refused_before_anything_is_read(tmp_path: Path) -> None:
@@ -248,8 +246,8 @@ def test_out_is_refused_before_anything_is_read(tmp_path: Path) -> None:
         (["no/x.html"], 1, "no/x.html: its directory does not exist"),
         (["x.html", "./x.html"], 2, "named twice"),
     ):
-        done = run("evaluate", str(tmp_path / "none"), "--score", "s", *(w for o in out for w in ("--out", o)))
-        assert (done.returncode, said in done.stderr) == (status, True), done.stderr
+        done = run("evaluate", tmp_path / "none", "--score", "s", *(w for o in out for w in ("--out", o)))
+        assert (done.exit_code, said in done.stderr) == (status, True), done.stderr
 
 
 def test_counts_are_whole_and_long_values_are_cut() -> None:
