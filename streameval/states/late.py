@@ -26,7 +26,7 @@ from streameval.kernels.lookup import scramble_words as scramble_words
 from streameval.states.keyed.ids import hash_array, row_nulls
 from streameval.states.late_parts import IdParts, Ids, PartCodes
 from streameval.states.protocol import Small, Stored, Totals, Traits, mergeable
-from streameval.typing import Array, valid_rows, view_numbers
+from streameval.typing import Array, distinct_numbers, valid_rows, view_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -135,7 +135,7 @@ def has_ids(kind: pa.DataType) -> bool:
 
 def find_candidates(ids: IdTable, starts: Array, tags: Array) -> Array:
     """The rows, an ascending int64 array, that may have one of the ids; `starts` and `tags` as in `find_tags`."""
-    return np.unique(find_tags(*map(read_only, (ids.first, starts, tags))))
+    return distinct_numbers(find_tags(*map(read_only, (ids.first, starts, tags))))
 
 
 def read_ids(batch: pa.RecordBatch, columns: Sequence[IdColumn]) -> Ids:

@@ -33,12 +33,12 @@ from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch, Small, Stored, Totals, Traits, mergeable
 from streameval.states.scores.parts import unit_of
 from streameval.states.scores.types import MissingScores, floats, present, refuse_nan
+from streameval.typing import Array, distinct_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
-    from streameval.typing import Array
 
 _CODE_BITS = 64
 _SAMPLE = 1 << 14  # rows from which the prefix length is chosen, at first and whenever bins run out
@@ -255,7 +255,7 @@ class _BlockBuilder:
     def _count(self, scores: Array, label: Array, weight: Array | None, blocks: Array) -> None:
         """Count rows; shorten the prefixes whenever there is no room for a new bin."""
         if self._shift < 0 and scores.size:
-            some = np.unique(_sampled_codes(scores))
+            some = distinct_numbers(_sampled_codes(scores))
             self._shift = _shift_for(some, self.spec.bins)
             self._cuts = _cuts(self.spec, self._shift, some, np.zeros(some.size, np.int64))
         rows = read_only(scores), read_only(label), _NO_WEIGHTS if weight is None else read_only(weight)
@@ -273,8 +273,8 @@ class _BlockBuilder:
 
     def _coarsen(self, found: Array) -> None:
         """Shorten the prefixes until there is room for the codes `found`, which are counted next."""
-        state, shift, found = self.counts(), np.uint64(self._shift), np.unique(found)
-        self._shift += _shift_for(np.union1d(state.starts >> shift, found >> shift), self.spec.bins)
+        state, shift, found = self.counts(), np.uint64(self._shift), distinct_numbers(found)
+        self._shift += _shift_for(distinct_numbers(np.append(state.starts >> shift, found >> shift)), self.spec.bins)
         starts, downs = np.append(state.starts, found), np.append(state.downs, np.zeros(found.size, np.int64))
         self._cuts = _cuts(self.spec, self._shift, starts, downs)
         self._make_room(len(self._prefixes), state.shortened(self._shift, self._cuts))
@@ -293,7 +293,7 @@ class _BlockBuilder:
 
     def state(self) -> BlockCounts:
         state = self.counts()
-        shift = state.shift + _shift_for(np.unique(state.starts >> np.uint64(state.shift)), self.spec.bins)
+        shift = state.shift + _shift_for(distinct_numbers(state.starts >> np.uint64(state.shift)), self.spec.bins)
         return replace(state.at_shift(shift), points=None if self._points is None else self._points.state())
 
 
@@ -312,7 +312,7 @@ def _cuts(spec: BlockSpec, shift: int, starts: Array, downs: Array) -> Array:
     cuts = np.full(spec.longer, np.iinfo(np.uint64).max, np.uint64)
     for i in range(min(spec.longer, shift)):
         down = np.uint64(shift - 1 - i)
-        there = np.unique(starts[downs < shift - i] >> down)
+        there = distinct_numbers(starts[downs < shift - i] >> down)
         cuts[i] = there[-spec.bins] << down if there.size >= spec.bins else 0
     return read_only(cuts)
 
@@ -422,7 +422,7 @@ class BlockCounts(Small, Stored):
         points = None
         if self.points is not None and other.points is not None:
             points = self.points.merge(other.points)
-        shift += _shift_for(np.unique(joined.starts >> np.uint64(shift)), self.spec.bins)
+        shift += _shift_for(distinct_numbers(joined.starts >> np.uint64(shift)), self.spec.bins)
         cuts = _cuts(self.spec, shift, joined.starts, downs)
         return replace(joined.shortened(shift, cuts), points=points)
 
@@ -487,7 +487,7 @@ class BlockCounts(Small, Stored):
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """One row for each bin and block that has rows, ascending; then those for points."""
         for state in (self, *([self.points] if self.points is not None else [])):
-            bins, blocks = np.nonzero(state.table.any(axis=2))
+            bins, blocks = np.nonzero(state.table[..., 0] | state.table[..., 1])  # counts are not negative
             table = state.table[bins, blocks].astype(np.int64)
             columns = [state.prefixes[bins], *state.ends[bins].T, blocks, *table.T]
             columns += [*state.sums[bins, blocks].T] if self.spec.weighted else []

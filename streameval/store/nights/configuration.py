@@ -375,15 +375,20 @@ class Configuration:
         where = None if self.options["where"] is None else Where.of(self.options["where"])
         return replace(self.request(**self._all_states), slicing=self.slicing, where=where)
 
-    @property
+    @cached_property
+    def folded(self) -> list[MetricRequest]:
+        """The states to fold."""
+        stored = self.stored(self.wanted(self.folding))
+        return [w for w in stored if self.due is None or (w.group, w.of) in self.due]
+
+    @cached_property
     def columns(self) -> list[str]:
         """The columns to read for the states to fold."""
         request = self.folding
         if self.due is None:
             return request.columns
         common = replace(request, scores=(), clusters=(), sketches=(), classes=None).columns
-        due = [w.spec for w in self.stored(self.wanted(request)) if (w.group, w.of) in self.due]
-        needed = {*common, *request.label.complete, *(name for spec in due for name in spec.columns)}
+        needed = {*common, *request.label.complete, *(name for w in self.folded for name in w.spec.columns)}
         return [name for name in request.columns if name in needed]
 
     @property

@@ -299,11 +299,9 @@ class Folding:
         self, planned: scan.Scan, engine: Engine, *, skip: bool = False, numbers: str | None = None
     ) -> tuple[list[MetricRequest], Folded]:
         """The states to keep, and all that are folded; labels are joined unless rows have numbers, and labels."""
-        request, due = self.configuration.folding, self.configuration.due
+        request, kept = self.configuration.folding, self.configuration.folded
         name = planned.pieces[0].name
         request.slicing.check(planned.schema, name)
-        stored = self.configuration.stored(self.configuration.wanted(request))
-        kept = [w for w in stored if due is None or (w.group, w.of) in due]
         files = Files.of(engine, planned, request.label, request.where, skip=skip, empty=True)
         files = files.folding(kept, request=request)
         late = labels_for(self.late, planned.schema, name) if self.late is not None and numbers is None else None

@@ -5,7 +5,7 @@ Rows are kept in the order of the words of their ids, which look random, in thre
 - the *index*, which is read whole: 16 bits of each word, below those of its range of about 16 rows; the first row of
   each range; and of each batch of rows, its place and its CRC-32. An id that a night lacks has the range and bits of
   one of its rows with a probability of 1/4000, so only batches with new ids are read. It takes 2.3 bytes a row;
-- the *rows*: batches of `BATCH` rows, each an Arrow stream of its own;
+- the *rows*: batches of `BATCH` rows, the messages of an Arrow stream without its schema;
 - the *labelled* rows, a copy of those that have the id of a statement, or a label of their own: states are folded anew
   from them alone. They are written again when the night gets labels.
 
@@ -18,7 +18,7 @@ import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
@@ -53,7 +53,7 @@ OPEN = "open"  # the group of these files among the states of a night, each with
 ROWS, INDEX, LABELLED = "", "ids", "labelled"
 ROW = "row number"  # column of the numbers of rows, from which units follow if rows have none
 WORDS = {"signed": pa.int64(), "unsigned": pa.uint64(), "text": pa.large_string()}  # of the ids, by their kind
-BATCH, SEGMENT = 1 << 12, 1 << 20
+BATCH, SEGMENT = 1 << 11, 1 << 20
 _COPIES, _LEAST = 4, 1 << 15  # of rows while a segment is written; rows of a segment under any memory limit
 _FIRST, _SECOND, _PLACE = "id word", "id second word", "id place"  # further columns of rows; the last of labelled ones
 _LOW = np.uint64(0xFFFFFFFF)
@@ -155,7 +155,7 @@ class _RowWriter:
         """Write the rows that were added as a segment."""
         if not self._rows:
             return
-        table = pa.concat_tables(self._held).combine_chunks()
+        table, self._held = pa.concat_tables(self._held).combine_chunks(), []
         valid = table[_FIRST].is_valid().to_numpy()
         with_id = np.flatnonzero(valid)
         order, words = order_words(table[_FIRST].fill_null(0).to_numpy()[with_id])
@@ -163,12 +163,15 @@ class _RowWriter:
         bits = np.uint64(min(_MOST_BITS, max(1, (words.size // _PER_RANGE).bit_length())))
         counts = np.bincount((words >> (np.uint64(64) - bits)).astype(np.int64), minlength=1 << int(bits))
         starts, tags = np.append(0, np.cumsum(counts)), (words << bits) >> np.uint64(64 - 16)
-        places, sums = [self._sink.tell()], []
-        for batch in table.to_batches(max_chunksize=BATCH):
-            piece = _stream_of(batch, self._packed)
-            sums.append(zlib.crc32(piece))
-            places.append(places[-1] + self._sink.write(piece))
-        columns = starts.astype(np.uint32), tags.astype(np.uint16), np.array(places), np.array(sums, np.uint32)
+        sink, ends = pa.BufferOutputStream(), [table.schema.serialize().size]
+        with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=self._packed)) as stream:
+            for batch in table.to_batches(max_chunksize=BATCH):
+                stream.write_batch(batch)
+                ends.append(sink.tell())
+        written, before = sink.getvalue(), self._sink.tell() - ends[0]
+        sums = [zlib.crc32(written[start:end]) for start, end in pairwise(ends)]
+        self._sink.write(written[ends[0] : ends[-1]])
+        columns = starts.astype(np.uint32), tags.astype(np.uint16), before + np.array(ends), np.array(sums, np.uint32)
         self.segments.append(Segment(self._rows, *columns))
         labelled = _find(table, self._labels.table) != ABSENT
         if self._labels.own:
@@ -176,7 +179,7 @@ class _RowWriter:
         at = np.flatnonzero(labelled)
         self.labelled.append(_placed(table, at, self._start + at))
         self._start += self._rows
-        self._held, self._rows = [], 0
+        self._rows = 0
 
 
 def _decoded(column: pa.Array) -> pa.Array:
@@ -308,7 +311,8 @@ class OpenNight:
         parts = [self.labelled.slice(0, 0)]
         for segment in self._segments:
             rows = find_candidates(ids, segment.starts, segment.tags)
-            rows = rows[~np.isin(start + rows, done)]
+            near = np.searchsorted(done, start + rows)
+            rows = rows[np.append(done, -1)[near] != start + rows]
             numbers, batch = np.unique(rows // BATCH, return_inverse=True)
             at = batch * BATCH + rows % BATCH  # among the batches that are read, of which only the last may be short
             parts.append(_placed(self._read(segment, numbers), at, start + rows))
@@ -336,14 +340,14 @@ class OpenNight:
 
     def _read(self, segment: Segment, numbers: Array) -> pa.Table:
         """Some batches of the rows of a segment."""
-        batches = [self._no_rows]
+        schema, batches = self._no_rows.schema, []
         with _reading(self.entry, ROWS, self.files):
             for number in numbers.tolist():
                 piece = self._rows[slice(*segment.places[number : number + 2].tolist())]
                 if zlib.crc32(piece) != segment.sums[number]:
                     raise FormatError(DAMAGED)
-                batches.append(pa.ipc.open_stream(piece).read_all())
-        return pa.concat_tables(batches)
+                batches.append(pa.ipc.read_record_batch(piece, schema))
+        return pa.Table.from_batches(batches, schema)
 
     def add(self, rows: pa.Table) -> OpenNight:
         """The night with further labelled rows, which are written."""
