@@ -458,7 +458,9 @@ class Contingency(Family["ContingencyCounts"]):
                         family = (SampledClusters if of_clusters else SampledClasses)(how, facts[2] == "drop")
                         yield MetricRequest(family, column, spec, tuple(own))
                     continue
-                yield MetricRequest(self, column, ContingencySpec(request.classes, column, kind, *facts), metrics)
+                labelled = request.label.nulls != "size"  # where labels are few, positives would be of some rows
+                spec = ContingencySpec(request.classes, column, kind, *facts, labelled)
+                yield MetricRequest(self, column, spec, metrics)
 
     def counted(self, request: MetricRequest, state: ContingencyCounts) -> Counted:
         """All rows in the table."""
@@ -467,7 +469,7 @@ class Contingency(Family["ContingencyCounts"]):
             (f"null cluster {request.of}", no_cluster),
             (f"null class {request.spec.classes} (with {request.of})", no_class),
         )
-        return Counted(total.rows, total.pos, dropped)
+        return Counted(total.rows, total.pos if request.spec.labelled else None, dropped)
 
     def slice_states(
         self, engine: Engine, request: MetricRequest, grouped: Grouped, groups: Sequence[Group]

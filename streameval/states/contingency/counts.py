@@ -58,6 +58,7 @@ class ContingencySpec:
     class_type, cluster_type : see `streameval.states.keyed.ids.id_type`
     scope : ``global``, or ``partition`` if cluster ids are local to a partition; class ids are global
     nulls : ``error``, ``drop`` or ``singleton`` (each null is a singleton cluster, or class)
+    labelled : whether rows are counted by label; labels that arrive later would change the state for this alone
 
     Examples
     --------
@@ -74,11 +75,18 @@ class ContingencySpec:
     cluster_type: str = "signed"
     scope: str = "global"
     nulls: str = "error"
+    labelled: bool = True
 
     @property
     def traits(self) -> Traits:
         """Rows without a label count as rows of label 0; the tables of several states add up."""
-        return Traits(additive=True, unlabelled=True, refuses_missing=self.nulls == "error", by_code=True)
+        return Traits(
+            additive=True,
+            unlabelled=True,
+            ignores_labels=not self.labelled,
+            refuses_missing=self.nulls == "error",
+            by_code=True,
+        )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -181,7 +189,7 @@ class ContingencyBuilder:
             else:
                 self._add_incomplete(columns, has_cluster, has_class, batch.partition)
             columns = [array.filter(pack_bits(both)) for array in columns]
-        positive = int(np.count_nonzero(label))
+        positive = int(np.count_nonzero(label)) if self.spec.labelled else 0
         self._label_rows += label.size - positive, positive
         (clusters, classes), counts, _ = by_code(columns)
         self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, batch.partition), counts))
@@ -229,7 +237,7 @@ class ContingencyCounts(Stored):
         Rows by cluster and class; label 1 for rows without a class.
     without_cluster : KeyedCounts
         Rows without a cluster, by class; label 1 for rows without either.
-    label_rows : int64 array of shape (2,), rows in the table by label
+    label_rows : int64 array of shape (2,), rows in the table by label, or all as if none had one
     dropped_rows : int64 array of shape (2,), rows dropped for a null cluster, and for a null class only
 
     Examples

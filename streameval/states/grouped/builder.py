@@ -261,7 +261,8 @@ def _add_cells(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
         else:
             _add_singletons(builder, batch, tags, has_cluster, has_class)
         arrays = [array.take(pa.array(rows)) for array in arrays]
-    facts["label_rows"] = Fact(counted, batch.label[counted])
+    label = batch.label[counted]
+    facts["label_rows"] = Fact(counted, label if inner.labelled else np.zeros_like(label))
     form, codes = builder.form("cells", tags), tags.of() if rows is None else tags.of(rows)
     words = *inner.row_words(*arrays, batch.partition), codes.astype(np.uint64)
     builder.rows("cells", form).add_ids(*by_run(words))
