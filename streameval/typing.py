@@ -59,7 +59,8 @@ def distinct_numbers(values: Array) -> Array:
     array([1, 3])
     """
     ordered = np.sort(values)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: ordered.size]]
+    distinct: Array = ordered[np.append(True, ordered[1:] != ordered[:-1])[: ordered.size]]
+    return distinct
 
 
 def pack_bits(values: Array) -> pa.Array:

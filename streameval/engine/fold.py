@@ -241,6 +241,8 @@ class Plan:
         if ids and self.late is not None:
             filtered = self.where.schema.names if self.where else ()
             names = {*filtered, *(column.name for column in self.late.ids)}
+        elif self.late is not None:
+            names |= {column.name for other in self.late.others for column in other.ids}
         fields = [field for field in self.schema if field.name in names]
         return pa.schema(fields or self.schema, self.schema.metadata)
 
@@ -361,7 +363,8 @@ def label_reader(plan: Plan) -> LabelReader | None:
     column = plan.label.column
     if column is None:
         return LabelReader(plan.label, pa.null())
-    kind = plan.late.values.type if plan.late else plan.schema.field(column).type
+    late = plan.late is not None and plan.late.column == column
+    kind = plan.late.values.type if plan.late and late else plan.schema.field(column).type
     return ClassReader(plan.label, kind) if isinstance(plan.label, ClassSpec) else LabelReader(plan.label, kind)
 
 

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, c
 
 import pyarrow as pa
 
-from streameval.errors import OptionError, SchemaError
+from streameval.errors import NullError, OptionError, SchemaError
+from streameval.evaluation.labels.columns import is_late
 from streameval.evaluation.labels.design import STRATA, LabelDesign, probabilities_of, ratios_of, sampled_classes
 from streameval.metrics import left_out
 from streameval.metrics.contingency.assignment import summarize_rounds
@@ -369,11 +370,20 @@ class Counted(NamedTuple):
     ----------
     rows, positives : counts; `positives` is None if the metrics ignore labels
     dropped : (reason, rows) left out
+    share : the share of rows that have a class, if classes arrive late; else None
     """
 
     rows: int
     positives: int | None
     dropped: tuple[tuple[str, int], ...] = ()
+    share: float | None = None
+
+    def of_rows(self, value: Scalar) -> Scalar:
+        """A value with these counts; it is of labelled rows if some rows have no class yet."""
+        value = replace(value, rows=self.rows, positives=self.positives)
+        if self.share is None or self.share == 1:
+            return value
+        return replace(value, basis="labelled rows", labelled_share=self.share if value.slice is None else None)
 
 
 class Family(ABC, Generic[F]):
@@ -455,12 +465,13 @@ class Contingency(Family["ContingencyCounts"]):
                     ratios = ratios_of(request.selection.patterns, metrics, samples)
                     for how, of_clusters in samples:
                         own = [m for m in ratios if len(samples) == 1 or (m.name in OF_CLUSTERS) == of_clusters]
-                        family = (SampledClusters if of_clusters else SampledClasses)(how, facts[2] == "drop")
-                        yield MetricRequest(family, column, spec, tuple(own))
+                        drawn = (SampledClusters if of_clusters else SampledClasses)(how, facts[2] == "drop")
+                        yield MetricRequest(drawn, column, spec, tuple(own))
                     continue
+                family, nulls = of_classes(scan.schema.field(request.classes), facts[2])
                 labelled = request.label.nulls != "size"  # where labels are few, positives would be of some rows
-                spec = ContingencySpec(request.classes, column, kind, *facts, labelled)
-                yield MetricRequest(self, column, spec, metrics)
+                spec = ContingencySpec(request.classes, column, kind, *facts[:2], nulls, labelled)
+                yield MetricRequest(family, column, spec, metrics)
 
     def counted(self, request: MetricRequest, state: ContingencyCounts) -> Counted:
         """All rows in the table."""
@@ -478,6 +489,44 @@ class Contingency(Family["ContingencyCounts"]):
         if not request.metrics or assignment_cells(request.metrics) is not None:
             return super().slice_states(engine, request, grouped, groups)
         return tables(cast("TaggedGroups", grouped), groups, engine.each, engine.budget)
+
+
+@dataclass(frozen=True)
+class LateClasses(Contingency):
+    """Metrics of clusters against classes that arrive late: of the rows that have one.
+
+    Attributes
+    ----------
+    nulls : the policy for null clusters, ``error`` or ``drop``
+    """
+
+    nulls: str
+
+    def counted(self, request: MetricRequest, state: ContingencyCounts) -> Counted:
+        """All rows in the table, and their share of those in clusters; raises `NullError` for null clusters."""
+        counted, (no_cluster, no_class) = super().counted(request, state), state.dropped_rows.tolist()
+        if no_cluster and self.nulls == "error":
+            raise NullError(f"cluster column {request.of!r} has nulls; choose --nulls drop")
+        return counted._replace(positives=None, share=counted.rows / max(1, counted.rows + no_class))
+
+
+def of_classes(field: pa.Field, nulls: str) -> tuple[Contingency, str]:
+    """The family of clusters against a column of classes, and the policy of its table, from that for null clusters.
+
+    Raises
+    ------
+    OptionError
+        If null ids are singletons, which would count rows that have no class yet.
+    """
+    if not is_late(field):
+        return Contingency(), nulls
+    if nulls == "singleton":
+        raise OptionError(
+            f"nulls='singleton' would count rows whose {field.name!r} has not arrived; choose nulls='drop' "
+            "(--nulls drop)",
+            "nulls",
+        )
+    return LateClasses(nulls), "drop"
 
 
 @dataclass(frozen=True)
@@ -732,7 +781,7 @@ def finalize(engine: Engine, pairs: Sequence[tuple[MetricRequest, Source]]) -> I
         for metric, value in zip(request.metrics, row, strict=True):
             if isinstance(state, LabelSample | ClassSample):
                 value = state.estimate(metric, value)
-            yield replace(value, of=request.of, rows=counted.rows, positives=counted.positives)
+            yield counted.of_rows(replace(value, of=request.of))
 
 
 def weight_problem(request: MetricRequest, state: State) -> str:

@@ -20,7 +20,7 @@ from streameval.engine.fold import Folded, Plan, batch_rows, builder_bytes, row_
 from streameval.errors import MissingInputError
 from streameval.evaluation.families import MetricRequest, assignment_cells, planned
 from streameval.evaluation.intervals import block_requests, folded_specs
-from streameval.evaluation.labels.divided import read_labels
+from streameval.evaluation.labels.columns import read_columns, with_late_fields
 from streameval.saving import AsJson
 from streameval.scan.pieces import without_views
 from streameval.states.contingency.counts import ContingencySpec
@@ -182,11 +182,14 @@ class Files:
             snapshot=options["snapshot"],
             threads=engine.budget.threads,
         )
-        files = cls.of(engine, scanned, request.label, request.where, skip=options["on_error"] == "skip")
+        late, label = with_late_fields(request.late, scanned, engine), request.label
+        if late.schema != scanned.schema and label.column not in late.schema.names:  # classes alone arrive
+            label = replace(label, column=None)
+        files = cls.of(engine, scanned, label, request.where, skip=options["on_error"] == "skip")
         request.slicing.check(files.scan.schema, files.names[0])
         request.slicing.check_timezone(options["timezone"], files.scan.schema, files.names[0])
-        request.resampling.check(files.scan.schema, files.names[0])
-        requests = planned(request, files.scan)
+        request.resampling.check(late.schema, files.names[0])
+        requests = planned(request, replace(files.scan, schema=without_views(late.schema)))
         specs = folded_specs(requests, request.resampling, request.slicing)
         return files.folding(requests, specs, request)
 
@@ -206,7 +209,7 @@ class Files:
         """The same files with labels from another table, which is read; unchanged without one."""
         if source is None:
             return self
-        statements = read_labels(source, self.scan, self.engine)
+        statements = read_columns(source, self.scan, self.engine)
         return replace(self, statements=statements, plan=replace(self.plan, late=statements.late))
 
     @property
@@ -253,7 +256,8 @@ class Files:
         matches = cast("Matches", folded.states[self.statements.late.spec])
         labels = folded.labels(cast("LabelSpec", self.plan.label))
         self.statements.save_rejects(matches)
-        return self.statements.counted(matches, labels.neg + labels.pos)
+        rows = matches.labelled if labels.spec.column is None else labels.neg + labels.pos
+        return self.statements.counted(matches, rows)
 
     def forecast(self, request: Request | None = None) -> Forecast:
         """Forecast the pass; for a request with sampling intervals or slices, with the states that these need."""

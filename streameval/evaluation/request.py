@@ -240,7 +240,8 @@ class Request:
         facts: dict[str, Any] = {name: options[option] for name, option in plain.items()}
         facts |= {"sampling": sampling, "selection": selection, "slicing": slicing, "resampling": resampling}
         facts["design"] = design
-        facts["late"] = LateSource.of(options, (*(where.columns if where else ()), *slicing.columns))
+        late = LateSource.of(options, (*(where.columns if where else ()), *slicing.columns))
+        facts["late"] = None if late is None else replace(late, needed=_needs_label(options, selection))
         return cls(options, _label(options, selection), where=where, **facts)
 
     @property
@@ -251,7 +252,8 @@ class Request:
         drawn = (*(self.design.key.columns if self.design else ()), *probabilities_of(sampled_classes(self.options)))
         others = (*(self.where.columns if self.where else ()), *self.slicing.columns, *units, *drawn)
         names = dict.fromkeys(name for name in (*named, *others) if name)
-        return [IdName(name) if name in (*groups, *units) else name for name in names]
+        id_name = IdName if self.late is None else self.late.id_name
+        return [id_name(name) if name in (*groups, *units) else name for name in names]
 
     @property
     def _labels(self) -> list[str]:
@@ -344,14 +346,19 @@ def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selecti
 
 def _label(options: Mapping[str, Any], selection: Selection) -> LabelSpec:
     """How labels are read; they are not read if no metric needs them and no option mentions them."""
-    needed = options["score"] or selection.of("cluster") or (options["cluster"] and not selection.of("classes"))
-    named = options["label"] != "label" or options["pos_label"] is not None or options["unlabelled"] != "error"
-    column = options["label"] if needed or named or options["labels"] else None
+    column = options["label"] if _needs_label(options, selection) or options["labels"] else None
     few = options["labels"] or options["sampled_by"] or options["label_probability"]  # other rows count as well
     unlabelled = "size" if few and options["unlabelled"] == "error" else options["unlabelled"]
     facts = column, options["pos_label"], unlabelled, _complete(options)
     classes = _classes(options)
     return ClassSpec(*facts, classes) if classes else LabelSpec(*facts)
+
+
+def _needs_label(options: Mapping[str, Any], selection: Selection) -> bool:
+    """Whether a metric needs labels, or an option mentions them."""
+    needed = options["score"] or selection.of("cluster") or (options["cluster"] and not selection.of("classes"))
+    named = options["label"] != "label" or options["pos_label"] is not None or options["unlabelled"] != "error"
+    return bool(needed or named)
 
 
 def _classes(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -136,10 +136,7 @@ def _result(
     """The rows of all rows or of a slice, and the results; `cut` are rows in clusters that other slices share."""
     counted = request.family.counted(request, state)
     share = None if cut is None else cut / max(1, counted.rows)
-    results = [
-        replace(value, of=request.of, rows=counted.rows, positives=counted.positives, slice=named, cut_share=share)
-        for value in values
-    ]
+    results = [counted.of_rows(replace(value, of=request.of, slice=named, cut_share=share)) for value in values]
     return counted.rows + sum(rows for _, rows in counted.dropped), results
 
 

@@ -28,7 +28,7 @@ class IdTable(NamedTuple):
     ----------
     first : uint64 array of shape (n,), ascending
     second : uint64 array of shape (n,), or (0,) if the first words identify the ids
-    codes : uint8 array of shape (n,), below `ABSENT`
+    codes : uint8 array of shape (n,), below `ABSENT`; or uint32, below its largest number
     starts : uint32 array, the first id of each range, and n
     marks : uint64 array, the filter
     """
@@ -164,7 +164,7 @@ _BLOCK = 64  # rows that are looked up at a time, so that their cache misses ove
 
 @jit
 def find_codes(words, rest, valid, raw, first, second, codes, starts, marks, seen):
-    """The code of each id, `ABSENT` if the table lacks it; sets ``seen`` for the ids that occur.
+    """The code of each id, the largest number of their type if the table lacks it; sets ``seen`` for ids that occur.
 
     Parameters
     ----------
@@ -174,7 +174,8 @@ def find_codes(words, rest, valid, raw, first, second, codes, starts, marks, see
     first, second, codes, starts, marks : see `IdTable`
     seen : bool array, one for each id of the table, updated in place
     """
-    out = np.full(words.size, ABSENT, np.uint8)
+    out = np.empty(words.size, codes.dtype)
+    out[:] = -1
     if not first.size:
         return out
     rows, asked = find_marked(words, valid, raw, marks)

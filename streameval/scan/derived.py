@@ -153,6 +153,12 @@ class LateColumn(SlicingColumn):
         return True
 
 
+class LateId(LateColumn, IdName):
+    """The name of a column of classes or units that is looked up as a `LateColumn` if the data lack it."""
+
+    __slots__ = ()
+
+
 class SourceColumn(str):
     """The name of a column that is read, with the names of the slicing columns that are computed from it.
 

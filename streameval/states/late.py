@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
 
 WITHDRAWN = ABSENT - 1  # code of an id whose rows have no label, whatever their own column says
+WIDE_WITHDRAWN = (1 << 32) - 2  # the same of columns whose values are ids, with codes of uint32
 MOST_LABELS = 200  # distinct labels, whose codes are the numbers below
 
 _SALT = np.uint64(0x9E3779B97F4A7C15)
@@ -170,6 +171,7 @@ class LateLabels:
     table : the ids, each with its code; `WITHDRAWN` if its rows have no label
     own : whether the data have the label column as well, which counts for ids that the table lacks
     parts : the ids in parts, if they exceed the memory; `table` is empty then
+    others : further columns that batches get, each with a table of its own
     """
 
     column: str
@@ -178,6 +180,7 @@ class LateLabels:
     table: IdTable
     own: bool = False
     parts: IdParts | None = None
+    others: tuple[LateLabels, ...] = ()
 
     @classmethod
     def of(
@@ -189,7 +192,7 @@ class LateLabels:
 
     def have_label(self, codes: Array, own: pa.Array | None) -> Array:
         """Which rows have a label, as a bool array, from the codes of their ids and their own labels."""
-        labelled = codes < MOST_LABELS
+        labelled = are_labels(codes)
         if own is not None:
             labelled |= (codes == ABSENT) & valid_rows(own)
         return labelled
@@ -208,7 +211,8 @@ class LateLabels:
     @property
     def nbytes(self) -> int:
         """Bytes in memory outside the budget."""
-        return self.table.nbytes if self.parts is None else self.parts.marks.nbytes
+        own = self.table.nbytes if self.parts is None else self.parts.marks.nbytes
+        return int(own + sum(one.nbytes + one.values.nbytes for one in self.others))
 
     def occurring(self, matches: Matches) -> Iterator[tuple[Array, Array]]:
         """The codes of the ids, and which occur in the data; part by part."""
@@ -250,7 +254,7 @@ class MatchSpec:
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> Matches:
         """The state that `Matches.header` and `Matches.to_arrow` describe."""
         seen = pa.Table.from_batches(batches, self.schema).column("seen").to_numpy()
-        return Matches(self, seen, header["null_ids"])
+        return Matches(self, seen, header["null_ids"], header["labelled"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,24 +266,27 @@ class Matches(Small, Stored):
     spec : MatchSpec
     seen : uint8 array of shape (spec.size,), the bits of `LateLabels.occurring`
     null_ids : rows without an id
+    labelled : rows with a label
     """
 
     spec: MatchSpec
     seen: Array
     null_ids: int = 0
+    labelled: int = 0
 
     def merge(self, other: Matches) -> Matches:
         """The ids that occur in one of the inputs."""
         mergeable(self, other)
-        return Matches(self.spec, self.seen | other.seen, self.null_ids + other.null_ids)
+        counts = self.null_ids + other.null_ids, self.labelled + other.labelled
+        return Matches(self.spec, self.seen | other.seen, *counts)
 
     def totals(self) -> Totals:
         """No rows: `streameval.states.labels` counts them."""
         return Totals(0, 0, 0.0, 0.0)
 
     def header(self) -> Mapping[str, object]:
-        """The spec, and the rows without an id."""
-        return {"spec": {"size": self.spec.size}, "null_ids": self.null_ids}
+        """The spec, and the counts of rows."""
+        return {"spec": {"size": self.spec.size}, "null_ids": self.null_ids, "labelled": self.labelled}
 
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """One batch."""
@@ -291,8 +298,8 @@ class LateReader:
 
     def __init__(self, labels: LateLabels) -> None:
         self.labels = labels
-        self._seen = np.zeros(labels.table.first.size, np.bool_)
-        self._null_ids = 0
+        self._seen, *self._others_seen = (np.zeros(one.table.first.size, np.bool_) for one in (labels, *labels.others))
+        self._null_ids = self._labelled = 0
         self._ahead: PartCodes | None = None
 
     def read_ahead(self, parts: IdParts, batches: Iterable[pa.RecordBatch], budget: Budget) -> None:
@@ -307,23 +314,36 @@ class LateReader:
     def join(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with its labels."""
         labels, ahead = self.labels, self._ahead
-        codes = self._ids(batch).codes(labels.table, self._seen) if ahead is None else ahead.take(batch.num_rows)
+        ids = {labels.ids: self._ids(batch)} if ahead is None else {}
+        codes = ids[labels.ids].codes(labels.table, self._seen) if ahead is None else ahead.take(batch.num_rows)
         column = batch.schema.get_field_index(labels.column) if labels.own else -1
         label = labels.of_codes(codes, batch.column(column) if labels.own else None)
-        return (
+        self._labelled += len(label) - label.null_count
+        batch = (
             batch.set_column(column, labels.column, label) if labels.own else batch.append_column(labels.column, label)
         )
+        for one, seen in zip(labels.others, self._others_seen, strict=True):
+            if one.ids not in ids:
+                ids[one.ids] = read_ids(batch, one.ids)
+            batch = batch.append_column(one.column, one.of_codes(ids[one.ids].codes(one.table, seen), None))
+        return batch
 
     def state(self) -> Matches:
         """The ids that occurred."""
         seen = np.packbits(self._seen) if self._ahead is None else self._ahead.seen
-        return Matches(self.labels.spec, seen, self._null_ids)
+        return Matches(self.labels.spec, seen, self._null_ids, self._labelled)
+
+
+def are_labels(codes: Array) -> Array:
+    """Which codes are those of labels; the two largest numbers of their type stand for none."""
+    labelled: Array = codes < np.iinfo(codes.dtype).max - 1
+    return labelled
 
 
 def _labels(values: pa.Array, codes: Array) -> pa.Array:
-    """The label of each code; null for codes from `MOST_LABELS` on."""
-    none = codes >= MOST_LABELS
-    if len(values) and (types.is_integer(values.type) or types.is_floating(values.type)):
+    """The label of each code; null for those of none."""
+    none = ~are_labels(codes)
+    if len(values) and codes.dtype == np.uint8 and (types.is_integer(values.type) or types.is_floating(values.type)):
         numbers = np.zeros(ABSENT + 1, view_numbers(values).dtype)
         numbers[: len(values)] = view_numbers(values)
         return pa.array(numbers[codes], values.type, mask=none)

@@ -32,10 +32,11 @@ from streameval.errors import CorruptFileError, MissingInputError, OptionError, 
 from streameval.evaluation import evaluate, explain
 from streameval.evaluation.costs.attributed import Attribution
 from streameval.evaluation.costs.tables import Ids, LookUp, Values, attribute_states
-from streameval.evaluation.families import FAMILIES, Counted, MetricRequest
+from streameval.evaluation.families import FAMILIES, Counted, MetricRequest, of_classes
 from streameval.evaluation.files import RUN_OPTIONS, Files, Forecast
 from streameval.evaluation.finalize import check_labels
 from streameval.evaluation.intervals import better_end
+from streameval.evaluation.labels.columns import with_late_fields
 from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.source import source_of
 from streameval.kinds import of_column
@@ -118,11 +119,13 @@ class Run:
     files : the data, after pruning by the filter
     filtered : text of the filter; empty without one
     late : labels from another table; None if the data have them
+    types : the data with the fields that arrive late
     """
 
     data: object
     options: Mapping[str, Any]
     files: Files
+    types: Scan
     filtered: str = ""
     late: LateSource | None = None
 
@@ -148,7 +151,7 @@ class Run:
         late = LateSource.of(options, where.columns if where else ())
         unlabelled = "drop" if late is not None else options["unlabelled"]
         labelled, filtered = late.data_columns if late is not None else [label], where.columns if where else ()
-        ids = [IdName(name) for name in (cluster, classes) if name]
+        ids = [(late.id_name if late else IdName)(name) for name in (cluster, classes) if name]
         folded = dict.fromkeys(name for name in (*labelled, *ids, *filtered) if name)
         found = scan.plan(
             data,
@@ -169,7 +172,8 @@ class Run:
             )
         schema = pa.schema([field for field in files.scan.schema if field.name in folded])
         files = replace(files, plan=replace(files.plan, schema=schema))
-        run = cls(data, options, files, where.text if where else "", late)
+        types = with_late_fields(late, files.scan, engine)
+        run = cls(data, options, files, types, where.text if where else "", late)
         return replace(run, files=run.files.folding(run.requests))
 
     @cached_property
@@ -184,7 +188,7 @@ class Run:
 
     def _ids(self, column: str, scope: str = "global") -> Ids:
         try:
-            return Ids.of(self.files.scan, column, scope)
+            return Ids.of(self.types, column, scope)
         except SchemaError as error:
             raise SchemaError(f"{self.files.names[0]}: {error}") from None
 
@@ -192,14 +196,16 @@ class Run:
     def requests(self) -> list[MetricRequest]:
         """The states to fold: a contingency table if there are classes, cluster sizes if there are labels."""
         one, scope = self.clusters.column, self.options["cluster_scope"]
-        policies = scope, of_column(self.options["nulls"], self.options["cluster"])
-        specs: dict[str, ContingencySpec | ClusterSpec] = {}
+        nulls, requests = of_column(self.options["nulls"], self.options["cluster"]), []
         if self.classes is not None:
             other = self.classes.column
-            specs["classes"] = ContingencySpec(other.name, one.name, other.type, one.type, *policies)
+            family, policy = of_classes(self.types.schema.field(other.name), nulls)
+            table = ContingencySpec(other.name, one.name, other.type, one.type, scope, policy)
+            requests.append(MetricRequest(family, one.name, table, ()))
         if self.options["label"]:
-            specs["cluster"] = ClusterSpec(one.name, one.type, *policies)
-        return [MetricRequest(FAMILIES[name], one.name, spec, ()) for name, spec in specs.items()]
+            sizes = ClusterSpec(one.name, one.type, scope, nulls)
+            requests.append(MetricRequest(FAMILIES["cluster"], one.name, sizes, ()))
+        return requests
 
     def finish(self) -> Attribution:
         """Read the data and compute the tables."""
@@ -218,11 +224,13 @@ class Run:
             source=source_of(self.data, files.scan.pieces, options, "attribute"),
         )  # fmt: skip
         found = replace(found, labels=files.deliver_statements(folded))
-        counts = folded.labels(label) if self.late is not None and label is not None else None
-        if counts is None or not counts.null:
+        shares = [one.share for one in counted if one.share is not None]
+        if self.late is not None and label is not None:
+            counts = folded.labels(label)
+            shares.append((counts.neg + counts.pos) / max(1, counts.neg + counts.pos + counts.null))
+        if min(shares, default=1) == 1:
             return found
-        labelled = counts.neg + counts.pos
-        return replace(found, basis="labelled rows", labelled_share=labelled / (labelled + counts.null))
+        return replace(found, basis="labelled rows", labelled_share=min(shares))
 
     def look_up(self, skipped: Sequence[tuple[str, str]] = ()) -> LookUp | None:
         """A function that reads values from the data; None if the data are a reader, which can be read only once.

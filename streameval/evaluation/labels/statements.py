@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -38,17 +38,20 @@ from streameval.errors import (
     OptionError,
     SchemaError,
 )
+from streameval.kinds import unit_columns
 from streameval.saving import TABULAR, check_writable, ending, save
-from streameval.scan.derived import UUIDS, IdName, LateColumn
+from streameval.scan.derived import UUIDS, IdName, LateColumn, LateId
 from streameval.scan.in_memory import are_delayed
 from streameval.scan.pieces import without_views
 from streameval.scan.widen import occurring, plain, widen
 from streameval.states.late import (
     MOST_LABELS,
+    WIDE_WITHDRAWN,
     WITHDRAWN,
     IdColumn,
     LateLabels,
     Matches,
+    are_labels,
     check_ids,
     comparison,
     order_words,
@@ -90,6 +93,9 @@ class LateSource:
     conflicts : ``error``, ``latest`` or ``drop``
     rejects : file for the statements that label no row; None without one
     unmatched : whether it is allowed that no id occurs in the data
+    further : columns of classes and units, which arrive in the same way if the data lack them
+    wide : whether `column` is one of these: its values are ids, of any number
+    needed : whether there must be labels, rather than one of the further columns alone
     """
 
     data: Any
@@ -100,6 +106,14 @@ class LateSource:
     conflicts: str = "error"
     rejects: str | None = None
     unmatched: bool = False
+    further: tuple[str, ...] = ()
+    wide: bool = False
+    needed: bool = True
+
+    @property
+    def what(self) -> str:
+        """The column, for messages."""
+        return f"column {self.column!r}" if self.wide else f"label column {self.column!r}"
 
     @property
     def when(self) -> str:
@@ -117,7 +131,11 @@ class LateSource:
         """
         if not options["labels"]:
             return None
-        return cls.columns_of(options, others)
+        source = cls.columns_of(options, others)
+        classes = None if options.get("changed_from") else options["classes"]
+        there = {*others, *(name for name, _ in source.on)}
+        named: dict[str, None] = dict.fromkeys(filter(None, (classes, *unit_columns(options.get("unit")))))
+        return replace(source, further=tuple(name for name in named if name not in there))
 
     @classmethod
     def columns_of(cls, options: Mapping[str, Any], others: Collection[str] = ()) -> LateSource:
@@ -156,14 +174,18 @@ class LateSource:
     @property
     def columns(self) -> list[str]:
         """The columns to read."""
-        ids = (IdName(other) for _, other in self.on)
-        return list(dict.fromkeys((*ids, self.column, *([self.time] if self.time else []))))
+        ids, column = (IdName(other) for _, other in self.on), IdName(self.column) if self.wide else self.column
+        return list(dict.fromkeys((*ids, column, *([self.time] if self.time else []))))
 
     @property
     def data_columns(self) -> list[str]:
         """The columns of the data to read: the label column if they have it, and the ids."""
         ids = [IdName(name) for name, _ in self.on]
         return [LateColumn(self.column, ids[0]), *ids]
+
+    def id_name(self, column: str) -> str:
+        """The name of a column of ids of the data, which may arrive late."""
+        return LateId(column, IdName(self.on[0][0])) if column in self.further else IdName(column)
 
     def own_type(self, schema: pa.Schema) -> pa.DataType | None:
         """The type of the label column of the data, of which `schema` is that; None if they have none."""
@@ -195,14 +217,15 @@ class LateSource:
 
     def find_tables(self, schema: pa.Schema, name: str, engine: Engine) -> LabelTables | None:
         """The tables of labels, before they are read; None if none has rows. See `read_parts`."""
-        scans = [found for one in self._inputs() if (found := self._scan(one, engine)) is not None]
+        scans = [found for one in self.inputs() if (found := self.scan_input(one, engine)) is not None]
         if not scans:
             return None
         pieces = [piece for found in scans for piece in found.pieces]
         first = pieces[0].name
         kinds = [widen({found.schema.field(column).type for found in scans}) for column in self.columns]
         at = self.columns.index(self.column)
-        kinds[at] = label_type({found.schema.field(self.column).type for found in scans})
+        if not self.wide:
+            kinds[at] = label_type({found.schema.field(self.column).type for found in scans})
         for column, kind in zip(self.columns, kinds, strict=True):
             if kind is None:
                 raise SchemaError(f"{first}: column {column!r} has types that differ between tables of labels: cast it")
@@ -223,20 +246,20 @@ class LateSource:
         place = "the table of labels"
         ours, theirs = zip(*(self._compared(pair, schema, read, (name, place)) for pair in self.on), strict=True)
         words, small = np.zeros(0, np.uint64), np.zeros(0, np.uint8)
-        times = np.zeros(0, np.int64)
+        times, codes = np.zeros(0, np.int64), small.astype(np.uint32 if self.wide else np.uint8)
         return (
             ours,
             theirs,
-            [StatementPart(place, 0, words, words, times, small, pa.nulls(0), small, read.empty_table())],
+            [StatementPart(place, 0, words, words, times, codes, pa.nulls(0), small, read.empty_table())],
         )
 
-    def _inputs(self) -> Iterator[object]:
+    def inputs(self) -> Iterator[object]:
         """The inputs one by one: each may be a delivery, even if it is a table in memory."""
         for given in self.data:
             several = isinstance(given, list | tuple) and not are_delayed(given)
             yield from given if several else [given]
 
-    def _scan(self, given: Any, engine: Engine) -> Scan | None:
+    def scan_input(self, given: Any, engine: Engine) -> Scan | None:
         """The plan of one input; None if it has no rows."""
         try:
             return scan.plan(given, self.columns, threads=engine.budget.threads)
@@ -245,6 +268,8 @@ class LateSource:
                 return None
             raise
         except MissingColumnError as error:
+            if self.wide and error.column == self.column:
+                raise MissingColumnError(f"{error}; the data lack it as well", error.column, error.similar) from None
             option = {self.column: "label (--label)", self.time: "label_time (--label-time)"}
             remedy = option.get(error.column, "on='column_of_the_data=column_of_the_labels' (--on)")
             raise MissingColumnError(f"{error}; name it with {remedy}", error.column, error.similar) from None
@@ -324,7 +349,7 @@ class Coded(Protocol):
 
     @property
     def codes(self) -> Array:
-        """The codes, as uint8."""
+        """The codes, as uint8; those of ids as uint32."""
 
     @property
     def values(self) -> pa.Array:
@@ -362,7 +387,7 @@ def read_statements(
     """The statements of a batch, without its table; `name` is its file, and `arrival` the number of its delivery."""
     first, second, valid, raw = read_ids(batch, ids)
     first = scramble_words(first) if raw else first
-    codes, values = _encode(batch.column(source.column), f"{name}: label column {source.column!r}")
+    codes, values = _encode(batch.column(source.column), f"{name}: {source.what}", wide=source.wide)
     fates = np.zeros(batch.num_rows, np.uint8)
     times = np.zeros(0, np.int64)
     if source.time is not None:
@@ -399,14 +424,22 @@ def _micros(array: pa.Array, what: str) -> Array:
     return view_numbers(array.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()))
 
 
-def _encode(array: pa.Array, what: str) -> tuple[Array, pa.Array]:
+def _encode(array: pa.Array, what: str, *, wide: bool) -> tuple[Array, pa.Array]:
     """The code of each label, `WITHDRAWN` for null, and the labels."""
     if pa.types.is_decimal(array.type) and array.type.bit_width < 128:  # Arrow does not encode shorter ones
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
     array = array.cast(pa.float32()) if array.type == pa.float16() else array
     coded = occurring(array) if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    _check_labels(coded.dictionary, what)
-    return pc.fill_null(coded.indices.cast(pa.uint8()), WITHDRAWN).to_numpy(), coded.dictionary
+    return _codes_of(coded, what, wide=wide), coded.dictionary
+
+
+def _codes_of(coded: pa.DictionaryArray, what: str, *, wide: bool) -> Array:
+    """The code of each label, `WITHDRAWN` for null."""
+    if not wide:
+        _check_labels(coded.dictionary, what)
+    kind, none = (pa.uint32(), WIDE_WITHDRAWN) if wide else (pa.uint8(), WITHDRAWN)
+    codes: Array = pc.fill_null(coded.indices.cast(kind), none).to_numpy()
+    return codes
 
 
 def _check_labels(values: pa.Array, what: str) -> None:
@@ -417,20 +450,25 @@ def _check_labels(values: pa.Array, what: str) -> None:
 
 def join_codes(parts: Sequence[Coded], what: str) -> tuple[Array, pa.Array]:
     """The code of each label among those of all parts; NaN is null."""
-    tables, values = join_labels([part.values for part in parts], what)
-    return np.concatenate([table[part.codes] for table, part in zip(tables, parts, strict=True)]), values
+    wide = parts[0].codes.dtype != np.uint8
+    tables, values = join_labels([part.values for part in parts], what, wide=wide)
+    places = (np.minimum(part.codes, table.size - 1) for table, part in zip(tables, parts, strict=True))
+    return np.concatenate([table[place] for table, place in zip(tables, places, strict=True)]), values
 
 
-def join_labels(parts: Sequence[pa.Array], what: str) -> tuple[list[Array], pa.Array]:
-    """For each part, the code among all labels for each of its own codes; and all labels. NaN is null."""
+def join_labels(parts: Sequence[pa.Array], what: str, *, wide: bool = False) -> tuple[list[Array], pa.Array]:
+    """For each part, the code among all labels for each of its own codes, last that of none; and all labels.
+
+    NaN is null.
+    """
     values = pa.concat_arrays(parts)
     if pa.types.is_floating(values.type):
         values = pc.add(pc.if_else(pc.is_nan(values), None, values), pa.scalar(0, values.type))  # −0.0 is 0.0
     coded = values.dictionary_encode()
-    _check_labels(coded.dictionary, what)
-    codes, at, tables = pc.fill_null(coded.indices.cast(pa.uint8()), WITHDRAWN).to_numpy(), 0, []
+    codes, at, tables = _codes_of(coded, what, wide=wide), 0, []
     for part in parts:
-        tables.append(np.full(256, WITHDRAWN, np.uint8))
+        none = WIDE_WITHDRAWN if wide else WITHDRAWN
+        tables.append(np.full(max(256, len(part) + 1), none, codes.dtype))
         tables[-1][: len(part)] = codes[at : at + len(part)]
         at += len(part)
     return tables, coded.dictionary.drop_null()  # of the type null, a null is encoded
@@ -588,8 +626,8 @@ class Statements:
             If the data have labels of another type.
         """
         place = parts[0].name + (", …" if len({part.name for part in parts}) > 1 else "")
-        codes, values = join_codes(parts, f"{place}: label column {source.column!r}")
-        values = values if own is None else cast_labels(values, own, f"{place}: label column {source.column!r}")
+        codes, values = join_codes(parts, f"{place}: {source.what}")
+        values = values if own is None else cast_labels(values, own, f"{place}: {source.what}")
         first, second, times = (np.concatenate([part[i] for part in parts]) for i in (2, 3, 4))
         arrivals = None
         if source.conflicts == "latest":
@@ -601,12 +639,13 @@ class Statements:
         listed = Listed.of(parts, theirs, found.fates, latest) if refused or source.rejects else None
         if refused and listed is not None:
             raise listed.contradiction_of(source, parts, conflicts)
-        codes = np.where(found.conflict, WITHDRAWN, codes[latest]).astype(np.uint8)
+        none = WIDE_WITHDRAWN if source.wide else WITHDRAWN
+        codes = np.where(found.conflict, none, codes[latest]).astype(codes.dtype)
         words = first[latest], second[latest] if second.size else second
         late = LateLabels.of(source.column, ids, values, codes, words, own=own is not None)
         every = [found.fates, *(part.fates for part in parts)]
         tally = np.sum([np.bincount(fates, minlength=FATES) for fates in every], axis=0)
-        withdrawn = int(np.count_nonzero(codes == WITHDRAWN)) - conflicts
+        withdrawn = int(np.count_nonzero(codes == none)) - conflicts
         read = sum(part.fates.size for part in parts)
         counts = count_statements(read, tally, withdrawn, conflicts)
         return cls(source, late, counts, place, listed)
@@ -632,7 +671,7 @@ class Statements:
         """Numbers of statements, and of the rows that got a label from one or have one of their own."""
         used = orphans = 0
         for codes, seen in self.late.occurring(matches):
-            labels = codes < MOST_LABELS
+            labels = are_labels(codes)
             used += int(np.count_nonzero(labels & seen))
             orphans += int(np.count_nonzero(labels & ~seen))
         rows = {"labelled_rows": labelled, "rows_without_id": matches.null_ids}
@@ -641,7 +680,7 @@ class Statements:
     def save_rejects(self, matches: Matches) -> None:
         """Write the statements that label no row, with the reason, if there is a file for them."""
         if self.listed is not None and self.source.rejects is not None:
-            orphans = np.concatenate([(codes < MOST_LABELS) & ~seen for codes, seen in self.late.occurring(matches)])
+            orphans = np.concatenate([are_labels(codes) & ~seen for codes, seen in self.late.occurring(matches)])
             save(self.source.rejects, {}, partial(self.listed.rejects, orphans))
 
 
@@ -699,7 +738,8 @@ class Listed:
         remedies += ["choose label_conflicts='drop' (--label-conflicts drop) to leave these ids unlabelled"]
         later = "choose 'latest' if the later of several files is right"
         remedies += [later] * (source.conflicts != "latest")
-        return self.contradiction(parts, conflicts, f"different labels {source.when}", ", or ".join(remedies))
+        what = f"different {f'values of {source.what}' if source.wide else 'labels'} {source.when}"
+        return self.contradiction(parts, conflicts, what, ", or ".join(remedies))
 
     def contradiction(self, parts: Sequence[StatementPart], conflicts: int, what: str, remedy: str) -> LabelError:
         """The error for ids whose latest statements contradict each other."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from streameval import scan
 from streameval.engine.fold import TASK_ROWS
-from streameval.errors import ClusterError, CorruptFileError, DataError, MissingInputError
+from streameval.errors import ClusterError, CorruptFileError, DataError, MissingColumnError, MissingInputError
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.files import Files
 from streameval.scan.derived import SlicingColumn
@@ -81,7 +81,7 @@ def find_types(partitions: Sequence[Partition], configuration: Configuration, en
     columns = [column for column, _ in configuration.untyped]
     if not columns:
         return configuration
-    plan = partial(scan.plan, columns=columns, on_error="skip", threads=engine.threads)
+    plan = partial(_scan, configuration, columns=columns, threads=engine.threads)
     try:
         return configuration.typed(plan([file for p in partitions for file in p.files]))
     except DataError:
@@ -176,7 +176,7 @@ def _plan(partition: Partition, configuration: Configuration, threads: int, *, s
     """
     columns, files = configuration.columns, list(partition.files)
     try:
-        planned = scan.plan(files, columns, threads=threads, on_error="skip")
+        planned = _scan(configuration, files, columns, threads)
     except MissingInputError as error:
         scan.details(partition.files)  # raises if a file is gone
         if not error.skipped:
@@ -188,6 +188,18 @@ def _plan(partition: Partition, configuration: Configuration, threads: int, *, s
     pieces = tuple(replace(piece, partition=name, origin=name) for piece in planned.pieces)
     planned = replace(planned, pieces=pieces)
     return configuration.widen_columns(planned) if pieces else planned
+
+
+def _scan(configuration: Configuration, files: Sequence[scan.File], columns: Sequence[str], threads: int) -> scan.Scan:
+    """Plan a scan; if classes or units are missing where labels arrive late, the error says that these may not."""
+    try:
+        return scan.plan(files, columns, threads=threads, on_error="skip")
+    except MissingColumnError as error:
+        if configuration.late is None or error.column not in (configuration.options[n] for n in ("classes", "unit")):
+            raise
+        remedy = "write the column into the data, or evaluate the files (evaluate DATA --labels)"
+        late = f"in a store, labels alone may arrive late: {remedy}"
+        raise MissingColumnError(f"{error}; {late}", error.column, error.similar) from None
 
 
 def _unreadable_error(files: Sequence[tuple[str, str]]) -> CorruptFileError:

@@ -1,0 +1,105 @@
+"""Columns that arrive late: that of the labels, and those of classes and units that the data lack.
+
+Each has statements of its own, read from the tables that have it: a table without a column says nothing about it. Rows
+without a class are in no table of classes and clusters, and rows without a unit are each a unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval.errors import MissingColumnError, OptionError, SchemaError
+from streameval.evaluation.labels.divided import read_labels
+from streameval.states.keyed.ids import id_type
+
+if TYPE_CHECKING:
+    from streameval.engine import Engine
+    from streameval.evaluation.labels.statements import LateSource, Statements
+    from streameval.scan import Scan
+
+_LATE = {b"streameval.late": b""}  # metadata of fields that the data lack
+
+
+def is_late(field: pa.Field) -> bool:
+    """Whether a field of the schema of `with_late_fields` is one that the data lack."""
+    return bool((field.metadata or {}).items() >= _LATE.items())
+
+
+def with_late_fields(source: LateSource | None, scanned: Scan, engine: Engine) -> Scan:
+    """A scan of the data with the fields that arrive late, if classes or units do; raises as `_by_column`."""
+    schema, name = scanned.schema, scanned.pieces[0].name
+    sources = [] if source is None else _by_column(source, schema, engine)
+    for one in sources if sources != [source] else ():
+        if one.column in schema.names:
+            continue
+        tables = one.find_tables(schema, name, engine)
+        field = pa.field(one.column, pa.null()) if tables is None else tables.schema.field(one.column)
+        try:
+            id_type(field.type if one.wide else pa.null(), one.column)
+        except SchemaError as error:
+            raise SchemaError(f"{tables.tasks[0][0].name if tables else name}: {error}") from None
+        schema = schema.append(field.with_metadata((field.metadata or {}) | _LATE))
+    return replace(scanned, schema=schema)
+
+
+def read_columns(source: LateSource, scanned: Scan, engine: Engine) -> Statements:
+    """Read and resolve the statements for the rows of a scan, about every column that arrives late.
+
+    Raises
+    ------
+    DataError
+        If a column is missing or cannot be used, a time is null, or statements contradict each other.
+    OptionError
+        If the memory is too small.
+    """
+    first, *others = (read_labels(one, scanned, engine) for one in _by_column(source, scanned.schema, engine))
+    return replace(first, late=replace(first.late, others=tuple(one.late for one in others)))
+
+
+def _by_column(source: LateSource, schema: pa.Schema, engine: Engine) -> list[LateSource]:
+    """The source of each column that arrives late, with the tables that have it: that of the labels first, if any.
+
+    Raises
+    ------
+    MissingColumnError
+        If neither the data, which have `schema`, nor a table has a column that is needed.
+    OptionError
+        If an option or a table serves a single column.
+    """
+    lacking = [replace(source, column=name, wide=True) for name in source.further if name not in schema.names]
+    if not lacking:
+        return [source]
+    if source.rejects:
+        raise OptionError(
+            f"rejects lists statements about labels alone, and {lacking[0].column!r} arrives late as well: leave out "
+            "rejects (--rejects)",
+            "rejects",
+        )
+    data, absent = dict[str, list[Any]](), dict[str, MissingColumnError]()
+    for table in source.inputs():
+        scans = []
+        for one in (source, *lacking):
+            try:
+                scans.append(one.scan_input(table, engine))
+            except MissingColumnError as error:
+                if error.column != one.column:
+                    raise
+                absent.setdefault(one.column, error)
+            else:
+                data.setdefault(one.column, []).append(table)
+        if not scans:
+            raise absent[source.column]
+        if any(found is not None and not found.splittable for found in scans):
+            raise OptionError(
+                "labels: columns that arrive late are read one by one, and a reader can be read only once: name files "
+                "or a table",
+                "labels",
+            )
+    if not source.needed or source.column in schema.names:
+        absent.pop(source.column, None)
+    for name in absent.keys() - data.keys():
+        raise absent[name]
+    return [replace(one, data=data[one.column]) for one in (source, *lacking) if one.column in data]
