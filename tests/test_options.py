@@ -160,7 +160,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "id": rng.integers(0, 30, rows),
             "k": rng.integers(0, 20, rows),
             "c": np.arange(rows) % 3,
-            "p": np.full(rows, 0.5),
+            "p": np.ones(rows),
             "sent": pa.array(rng.integers(0, 10**6, rows), pa.timestamp("s", "UTC")),
             "n": np.arange(rows) + rows * NIGHTS.index(night),
         }
