@@ -471,6 +471,8 @@ COMMANDS = [
     ("evaluate one --score score --sampled-by size", "draws units by their rows", "+ --unit user"),
     ("evaluate one --score score --sampled-by size --unit user --where \"id = 1\"", "needs all rows of the units",
      "evaluate one --score score --sampled-by size --unit user"),
+    ("evaluate one --score score --sampled-by uniform --where \"label = 1\"", "which only the sample has",
+     "evaluate one --score score --sampled-by uniform"),
     ("evaluate one --score score --sampled-by strata=country --unit user", "leave out --unit",
      "evaluate one --score score --sampled-by strata=country"),
     ("evaluate one --score score --sampled-by uniform --nan half", "choose --nan 'drop'", "+ --nan drop"),
