@@ -26,7 +26,7 @@ from streameval.kernels.lookup import scramble_words as scramble_words
 from streameval.states.keyed.ids import hash_array, row_nulls
 from streameval.states.late_parts import IdParts, Ids, PartCodes
 from streameval.states.protocol import Small, Stored, Totals, Traits, mergeable
-from streameval.typing import Array, distinct_numbers, valid_rows, view_numbers
+from streameval.typing import Array, distinct_numbers, pack_bits, valid_rows, view_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,7 +79,8 @@ class IdColumn:
                 else self.words(pa.nulls(len(array)))
             )
         if self.kind != "text":
-            whole = pc.fill_null(array.cast(pa.int64() if self.kind == "signed" else pa.uint64()), 0)
+            whole = array.cast(pa.int64() if self.kind == "signed" else pa.uint64())
+            whole = pc.fill_null(whole, 0) if whole.null_count else whole
             return read_only(view_numbers(whole).view(np.uint64)), np.empty(0, np.uint64)
         return hash_array(pc.fill_null(_texts(array, uuid=self.uuid), b""))
 
@@ -342,12 +343,13 @@ def are_labels(codes: Array) -> Array:
 
 def _labels(values: pa.Array, codes: Array) -> pa.Array:
     """The label of each code; null for those of none."""
-    none = ~are_labels(codes)
+    labelled = are_labels(codes)
     if len(values) and codes.dtype == np.uint8 and (types.is_integer(values.type) or types.is_floating(values.type)):
         numbers = np.zeros(ABSENT + 1, view_numbers(values).dtype)
         numbers[: len(values)] = view_numbers(values)
-        return pa.array(numbers[codes], values.type, mask=none)
-    return values.take(pa.array(codes, mask=none))
+        valid = pack_bits(labelled).buffers()[1]
+        return pa.Array.from_buffers(values.type, codes.size, [valid, pa.py_buffer(numbers.take(codes))])
+    return values.take(pa.array(codes, mask=~labelled))
 
 
 def check_ids(kind: pa.DataType, column: str, name: str) -> None:
