@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONG = """
-    frozen laws store_concurrent imports simulate store_faults contingency_state cluster slices bins store_cluster
-    deaths fuzz options browser ranges s3 evaluate store_s3 catalogue jackknife arrays_ranking notebooks curves gain
-    store store_upkeep sampled workers store_laws memory contingency bad_input quantiles store_add
+    frozen laws store_faults store_concurrent cluster slices options jackknife store_hostile bins imports gain simulate
+    store_cluster deaths contingency_state store_durable browser ranges evaluate fuzz quantiles catalogue store_laws
+    sampled s3 store_s3 arrays_ranking notebooks curves store store_upkeep workers memory contingency bad_input
+    store_add
 """
 
 MARKED = {  # what a contributor runs in two minutes: pytest -m "laws or api"
