@@ -12,6 +12,7 @@ memory limit are told before (`tell_before_compiling`).
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -258,6 +259,9 @@ def _cache_class() -> Loop:
                 code = self._load_or_none(sig, target_context)
             if code is None:
                 _make_room(self._name)
+                if gc.isenabled():  # numba makes a million objects for some loops; to search them takes a tenth longer
+                    gc.disable()
+                    self.turn.callback(gc.enable)
             return code
 
         def _load_or_none(self, sig: object, target_context: object) -> object:
