@@ -60,24 +60,6 @@ def encode_f4(bits, label, words, codes):
     return missing
 
 
-@jit
-def decode_floats(keys, wide, scores):
-    """Decode 64-bit words with rank keys of float32 scores, or of float64 scores if `wide`, to float64 `scores`.
-
-    Both types share one loop to save compiling time.
-    """
-    if wide:
-        for i in range(keys.size):
-            ascending = ~np.uint64(keys[i])
-            bits = ascending ^ (_SIGN8 | ~np.uint64(np.int64(ascending) >> np.int64(63)))
-            scores[i] = np.uint64(bits).view(np.float64)
-        return
-    for i in range(keys.size):
-        ascending4 = ~np.uint32(keys[i])
-        bits4 = ascending4 ^ (_SIGN4 | ~np.uint32(np.int32(ascending4) >> np.int32(31)))
-        scores[i] = np.uint32(bits4).view(np.float32)
-
-
 @inlined
 def _bucket8(value):
     """Bucket of a number: the rank of its rounding to bfloat16, which is monotone."""

@@ -22,7 +22,7 @@ UNIT = 1 << 62
 _UNIT = float(UNIT)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_GROUPS_AT_ONCE = 1 << 9
+GROUPS_AT_ONCE = 1 << 9
 _CLOSE = 1e-14  # relative; floats order quotients of int64 numbers that differ by more
 
 
@@ -104,18 +104,17 @@ def dot_counts(counts, values, unit):
 
 
 @jit
-def precision_counts(neg, pos, false, true, trapezoid):
+def precision_counts(neg, pos, false, true, trapezoid, scratch):
     """Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶²; with `trapezoid`, Σ p·(precision before + precision after).
 
     `false` and `true` are F and T of the first group. Returns sums of halves, as `area_counts`. Whether a group has
-    positives is unpredictable, so groups are processed in batches of some hundred: one loop collects those that have,
-    without a branch; the divisions of a batch are vectorized.
+    positives is unpredictable, so groups are processed in batches: one loop collects those that have, without a branch;
+    the divisions of a batch are vectorized. `scratch` is an int64 array of shape (4, n), for batches of n groups.
     """
     upper, lower = np.uint64(0), np.uint64(0)
-    before, after = np.empty(_GROUPS_AT_ONCE, np.int64), np.empty(_GROUPS_AT_ONCE, np.int64)
-    rows, weights = np.empty_like(before), np.empty_like(before)
-    for first in range(0, neg.size, _GROUPS_AT_ONCE):
-        some_neg, some_pos = neg[first : first + _GROUPS_AT_ONCE], pos[first : first + _GROUPS_AT_ONCE]
+    before, after, rows, weights = scratch
+    for first in range(0, neg.size, rows.size):
+        some_neg, some_pos = neg[first : first + rows.size], pos[first : first + rows.size]
         found = np.uint64(0)
         for i in range(some_neg.size):
             before[found] = true + false
@@ -157,10 +156,10 @@ def ranked_weights(neg, pos, before_neg, before_pos, total_neg):
     a branch, and another one adds up their terms.
     """
     area, area_slip, share, share_slip, n, n_slip, p, p_slip = (0.0,) * 8
-    hits, lost, passed, slips = np.empty((4, _GROUPS_AT_ONCE))
-    for start in range(0, neg.size, _GROUPS_AT_ONCE):
+    hits, lost, passed, slips = np.empty((4, GROUPS_AT_ONCE))
+    for start in range(0, neg.size, GROUPS_AT_ONCE):
         found = np.uint64(0)
-        for i in range(start, min(start + _GROUPS_AT_ONCE, neg.size)):
+        for i in range(start, min(start + GROUPS_AT_ONCE, neg.size)):
             n, n_slip = compensated(n, n_slip, neg[i])
             hits[found], lost[found], passed[found], slips[found] = pos[i], neg[i], n, n_slip
             found += np.uint64(pos[i] > 0.0)

@@ -72,7 +72,7 @@ def test_precisions_are_those_of_each_group(groups: int, trapezoid: bool, before
         false, true = false + n, true + p
         rate = int(true / (true + false) * UNIT) + trapezoid * int(above * UNIT)
         expected += p * rate
-    upper, lower = map(int, precision_counts(neg, pos, *before, trapezoid))
+    upper, lower = map(int, precision_counts(neg, pos, *before, trapezoid, np.empty((4, 7), np.int64)))
     assert (upper << 32) + lower == expected
 
 

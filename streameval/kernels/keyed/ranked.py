@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from streameval.kernels.exact import two_sum
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keyed.sorting import DIGIT, sort_bucket
 from streameval.kernels.prefetch import count_bits, float_at, lowest_bit, short_at, word_at
@@ -177,7 +178,7 @@ def _collect(groups, found, counted, table, word):
 
 
 @jit
-def tally_words(rows, weights, first, items, buckets, keys, sides, sums):
+def tally_words(rows, weights, first, items, buckets, keys, sides, sums, seen, before):
     """Count the distinct keys of some buckets in ascending order; returns their number.
 
     Weights are added in the order of the segments.
@@ -192,9 +193,10 @@ def tally_words(rows, weights, first, items, buckets, keys, sides, sums):
     keys, sides : uint64 array of shape (n,) and int64 array of shape (2, n), outputs for the keys and their rows by
         label; n is at least the sum of the items, at most `WORDS` for each bucket
     sums : float64 array of shape (4, n), outputs: for each label, the rounded sums of the weights and the sums of
-        rounding errors; of shape (4, 0) without weights
+        rounding errors; None without weights, for which this is then compiled separately
+    seen, before : uint64 arrays of shape (2¹⁰,), scratch; `seen` is zero, also on return
     """
-    seen, before, n = np.zeros(WORDS // 64, np.uint64), np.empty(WORDS // 64, np.uint64), np.uint64(0)
+    n = _ZERO
     for j in range(items.size):
         b, begin, dense = first + j, n, items[j] >= WORDS
         high = np.uint64(buckets[j]) << _WORD_BITS
@@ -213,29 +215,27 @@ def tally_words(rows, weights, first, items, buckets, keys, sides, sums):
                 n += _ONE
         for at in range(begin, n):
             sides[0, at] = sides[1, at] = 0
-        for at in range(begin, n if sums.size else begin):
-            sums[0, at] = sums[1, at] = sums[2, at] = sums[3, at] = 0.0
+        if sums is not None:
+            sums[:, begin:n] = 0.0
         for label in range(2):
             side = sides[label]
             for r in range(rows.words.size):
-                words, counts, own = rows.words[r], rows.counts[r], weights[r]
+                words, counts = rows.words[r], rows.counts[r]
                 for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
                     word = short_at(words, i)
                     block, below = word >> _BITS, (_ONE << (word & _INSIDE)) - _ONE
                     at = begin + word if dense else before[block] + count_bits(seen[block] & below)
                     side[at] += np.int64(word_at(counts, i)) if counts else 1
-                    if own:  # as `compensated`, which would be one more loop to compile for rows without weights
-                        old, weight = sums[2 * label, at], float_at(own, i)
-                        total = old + weight
-                        low = total - old
-                        sums[2 * label, at] = total
-                        sums[2 * label + 1, at] += (old - (total - low)) + (weight - low)
+                    if sums is not None and weights[r]:
+                        sums[2 * label, at], low = two_sum(sums[2 * label, at], float_at(weights[r], i))
+                        sums[2 * label + 1, at] += low
         if dense:
             at, n = begin, begin
             for word in range(WORDS):
                 keys[n], sides[0, n], sides[1, n] = high | np.uint64(word), sides[0, at], sides[1, at]
-                for column in range(4 if sums.size else 0):
-                    sums[column, n] = sums[column, at]
+                if sums is not None:
+                    for column in range(4):
+                        sums[column, n] = sums[column, at]
                 n += np.uint64(sides[0, at] + sides[1, at] != 0)
                 at += _ONE
         for k in range(seen.size):

@@ -172,7 +172,8 @@ def tally_clusters(
     lengths = most + 1, (most + 1) * (words - 1), most + 1 if counted.any() else 0
     kept = tuple(np.empty(length, np.uint64) for length in lengths)
     places = (np.array([column.ctypes.data if column.size else 0], np.uint64) for column in kept)
-    marks = np.empty(max(_slots(_MARKS * most), min(_slots(2 * _MARKS * most), _CACHED)), np.uint8)
+    slots = _slots(_MARKS * most)
+    marks = np.empty(max(slots, min(2 * slots, _CACHED)), np.uint8)
     stop, found, mixed = _tally(
         rows, items, (0,) * (words - 1), first, clusters, positives, marks,
         kept, Addresses(np.zeros((1, 3), np.int64), *places), np.empty(_slots(2 * most) * (1 + words), np.uint64),
@@ -262,7 +263,8 @@ def _rows_in(rows, b, total):
 def _mark(rows, b, total, marks):
     """Count the rows of each slot, up to 2; returns by how many bits words are shifted to give their slots."""
     starts, words, _, counts = rows
-    bits = max(table_bits(_MARKS * total), min(table_bits(2 * _MARKS * total), table_bits(_CACHED)))
+    bits = table_bits(_MARKS * total)
+    bits += np.uint64(_ONE << bits < np.uint64(_CACHED))
     shift = _WORD_BITS - bits
     for slot in range(np.int64(_ONE << bits)):
         marks[slot] = 0

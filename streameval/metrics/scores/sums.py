@@ -121,7 +121,8 @@ def precision_sum(part: ScorePart | RankedPart, *, trapezoid: bool) -> float:
         return part.sums.precision
     if integers(part.n):
         if part.total.p < HELD:
-            given = part.n, part.p, part.before.n, part.before.p, trapezoid
+            scratch = np.empty((4, ranking.GROUPS_AT_ONCE), np.int64)
+            given = part.n, part.p, part.before.n, part.before.p, trapezoid, scratch
             found: int = joined_halves(ranking.precision_counts(*given))
         else:
             false, true = part.sums

@@ -161,9 +161,10 @@ class ShortWords:
         for i, j in self.cuts or _together(ends, min(max(self.most, WORDS), _ROOM)):
             most, items, buckets = int(ends[j] - ends[i]), self.items[i:j], self.buckets[i:j]
             sides = np.empty((2, most), np.int64)
-            keys, sums = np.empty(most, np.uint64), np.empty((4, most if self.places.weights.any() else 0))
-            n = tally_words(self.places.at, self.places.weights, i, items, buckets, keys, sides, sums)
-            weights = (sums[::2, :n] + sums[1::2, :n]) if sums.size else ()
+            keys, sums = np.empty(most, np.uint64), np.empty((4, most)) if self.places.weights.any() else None
+            scratch = np.zeros((2, WORDS // 64), np.uint64)
+            n = tally_words(self.places.at, self.places.weights, i, items, buckets, keys, sides, sums, *scratch)
+            weights = () if sums is None else sums[::2, :n] + sums[1::2, :n]
             yield Counts(keys[:n], _no_rest(keys[:n]), *sides[:, :n], *weights)
 
     def ranked(self, above: tuple[int, int], negatives: int) -> Ranked:

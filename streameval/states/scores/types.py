@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from streameval.errors import NullError, OptionError, SchemaError
 from streameval.kernels.exact import quotients
-from streameval.kernels.keys import decode_floats
 from streameval.states.keyed.ids import row_nulls
 from streameval.states.protocol import Batch, Totals
 from streameval.typing import Array, ArrayLike, valid_rows, view_numbers
@@ -176,9 +175,10 @@ def decode(keys: Array, kind: str) -> Array:
     array([1.])
     """
     if kind in ("f4", "f8"):
-        scores = np.empty(keys.size)
-        decode_floats(keys, kind == "f8", scores)
-        return scores
+        rising = ~keys.astype(f"u{kind[1]}")  # of negative scores the sign bit is flipped, of others all bits are
+        signs = rising.view(f"i{kind[1]}") >> (8 * rising.itemsize - 1)
+        flips = (~signs | np.iinfo(signs.dtype).min).view(rising.dtype)
+        return np.asarray((rising ^ flips).view(kind), np.float64)
     if kind == "i4":
         return (~keys.astype(np.uint32) ^ np.uint32(1 << 31)).view(np.int32).astype(np.float64)
     if kind == "u8":
