@@ -652,6 +652,12 @@ COMMANDS = [
     ("sketch one --column word", "a sketch takes floats, integers or decimals of at most 18 digits: cast it",
      "sketch one --column id"),
     ("update new data --cluster id --sketch id", "use quantile_sketch (streameval sketch)", "sketch data --column id"),
+    ("evaluate one --cluster id --classes late --metric v_measure --labels labels.parquet --on key=id --rejects r.csv",
+     "arrives late as well: leave out",
+     "evaluate one --cluster id --classes late --metric v_measure --labels labels.parquet --on key=id"),
+    ("update new data --cluster id --classes late --labels labels.parquet --on key=id",
+     "write the column into the data, or evaluate the files",
+     "evaluate data --cluster id --classes late --metric v_measure --labels labels.parquet --on key=id"),
     ("update data/s data --score score", "must be in separate directories: move one of them",
      "update new data --score score"),
 ]  # fmt: skip
@@ -679,7 +685,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for zone in ("UTC", None):
         put(root / "zones" / f"{zone}.parquet", sent=pa.array(times, pa.timestamp("us", zone)))
     for name, labels in (("labels", [0, 0, 1, 1]), ("other", [1, 1, 0, 0]), ("twice", [0, 1, 1, 1])):
-        put(root / f"{name}.parquet", label=labels, seen=times, score=None, country=None)
+        put(root / f"{name}.parquet", label=labels, seen=times, score=None, country=None, late=list("xxyy"))
     texts = pa.table({"id": range(201), "label": map(str, range(201)), "spam": [i % 2 for i in range(201)]})
     pq.write_table(texts, root / "texts.parquet")
     Store(root / "s").update(root / "data", score="score", cluster="id", metrics=["roc_auc", "aul"])
