@@ -163,9 +163,9 @@ def evaluate(
         If `data` have the label column as well, it counts as the earliest statement. Labelled rows are rarely a random
         sample: give the inverse of their sampling probability as `weight`, or read the values as those of the labelled
         rows only. They say so: each result that uses labels has ``basis="labelled rows"`` and `labelled_share`.
-        The columns `classes` and `unit` may be in `labels` as well, in the same table or in another one, if `data` lack
-        them. Rows without a class are then in no table of clusters against classes, and rows without a unit are each a
-        unit.
+        The columns `classes` and `unit`, and those of the probabilities of a sample, may be in `labels` as well, in the
+        same table or in another one, if `data` lack them. Rows without a class are then in no table of clusters against
+        classes, and rows without a unit are each a unit.
     on : str or sequence of str
         The id column of `data` and `labels`; several must all agree; ``"a=b"`` if column ``a`` of `data` is ``b`` in
         `labels`. Ids are integers (decimals without fraction as well), strings, binaries or dates. They are matched by

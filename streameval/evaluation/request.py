@@ -252,8 +252,8 @@ class Request:
         drawn = (*(self.design.key.columns if self.design else ()), *probabilities_of(sampled_classes(self.options)))
         others = (*(self.where.columns if self.where else ()), *self.slicing.columns, *units, *drawn)
         names = dict.fromkeys(name for name in (*named, *others) if name)
-        id_name = IdName if self.late is None else self.late.id_name
-        return [id_name(name) if name in (*groups, *units) else name for name in names]
+        columns = [IdName(name) if name in (*groups, *units) else name for name in names]
+        return columns if self.late is None else list(map(self.late.late_name, columns))
 
     @property
     def _labels(self) -> list[str]:

@@ -151,7 +151,7 @@ class Run:
         late = LateSource.of(options, where.columns if where else ())
         unlabelled = "drop" if late is not None else options["unlabelled"]
         labelled, filtered = late.data_columns if late is not None else [label], where.columns if where else ()
-        ids = [(late.id_name if late else IdName)(name) for name in (cluster, classes) if name]
+        ids = [IdName(name) if late is None else late.late_name(IdName(name)) for name in (cluster, classes) if name]
         folded = dict.fromkeys(name for name in (*labelled, *ids, *filtered) if name)
         found = scan.plan(
             data,

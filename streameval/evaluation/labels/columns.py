@@ -1,7 +1,8 @@
-"""Columns that arrive late: that of the labels, and those of classes and units that the data lack.
+"""Columns that arrive late: that of the labels, and those of classes, units and probabilities that the data lack.
 
 Each has statements of its own, read from the tables that have it: a table without a column says nothing about it. Rows
-without a class are in no table of classes and clusters, and rows without a unit are each a unit.
+without a class are in no table of classes and clusters, rows without a unit are each a unit, and a label needs the
+probability with which it was drawn.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def with_late_fields(source: LateSource | None, scanned: Scan, engine: Engine) -
         tables = one.find_tables(schema, name, engine)
         field = pa.field(one.column, pa.null()) if tables is None else tables.schema.field(one.column)
         try:
-            id_type(field.type if one.wide else pa.null(), one.column)
+            id_type(field.type if one.has_ids else pa.null(), one.column)
         except SchemaError as error:
             raise SchemaError(f"{tables.tasks[0][0].name if tables else name}: {error}") from None
         schema = schema.append(field.with_metadata((field.metadata or {}) | _LATE))

@@ -63,7 +63,7 @@ class LabelPlan(Shown, AsJson):
     ----------
     ids : pa.Table
         A row for each row to label: its id under the name of its column, ``stratum`` (its range of scores) and
-        ``probability``, which `label_probability` reads after they are joined to the data; the stratum informs only.
+        ``probability``, which `label_probability` reads from the data or from a table of `labels`; the stratum informs.
     strata : tuple of dict
         Of each stratum its name, all `rows`, `pilot` labels and positives, and `labels` to give.
     half_width : dict of str to float

@@ -93,8 +93,9 @@ class LateSource:
     conflicts : ``error``, ``latest`` or ``drop``
     rejects : file for the statements that label no row; None without one
     unmatched : whether it is allowed that no id occurs in the data
-    further : columns of classes and units, which arrive in the same way if the data lack them
-    wide : whether `column` is one of these: its values are ids, of any number
+    further : columns of classes, units and probabilities, which arrive in the same way if the data lack them
+    numbers : the probabilities among these, which are not ids
+    wide : whether `column` is one of these: it has any number of values
     needed : whether there must be labels, rather than one of the further columns alone
     """
 
@@ -107,6 +108,7 @@ class LateSource:
     rejects: str | None = None
     unmatched: bool = False
     further: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
     wide: bool = False
     needed: bool = True
 
@@ -134,8 +136,10 @@ class LateSource:
         source = cls.columns_of(options, others)
         classes = None if options.get("changed_from") else options["classes"]
         there = {*others, *(name for name, _ in source.on)}
-        named: dict[str, None] = dict.fromkeys(filter(None, (classes, *unit_columns(options.get("unit")))))
-        return replace(source, further=tuple(name for name in named if name not in there))
+        recorded = [options.get(name) for name in ("label_probability", "classes_sampled", "clusters_sampled")]
+        numbers = tuple(name for name in recorded if name not in (None, "uniform", "size"))
+        named: dict[str, None] = dict.fromkeys(filter(None, (classes, *unit_columns(options.get("unit")), *numbers)))
+        return replace(source, further=tuple(name for name in named if name not in there), numbers=numbers)
 
     @classmethod
     def columns_of(cls, options: Mapping[str, Any], others: Collection[str] = ()) -> LateSource:
@@ -174,8 +178,13 @@ class LateSource:
     @property
     def columns(self) -> list[str]:
         """The columns to read."""
-        ids, column = (IdName(other) for _, other in self.on), IdName(self.column) if self.wide else self.column
+        ids, column = (IdName(other) for _, other in self.on), IdName(self.column) if self.has_ids else self.column
         return list(dict.fromkeys((*ids, column, *([self.time] if self.time else []))))
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the values of the column are ids."""
+        return self.wide and self.column not in self.numbers
 
     @property
     def data_columns(self) -> list[str]:
@@ -183,9 +192,11 @@ class LateSource:
         ids = [IdName(name) for name, _ in self.on]
         return [LateColumn(self.column, ids[0]), *ids]
 
-    def id_name(self, column: str) -> str:
-        """The name of a column of ids of the data, which may arrive late."""
-        return LateId(column, IdName(self.on[0][0])) if column in self.further else IdName(column)
+    def late_name(self, column: str) -> str:
+        """The name of a column of the data, which may arrive late."""
+        if column not in self.further:
+            return column
+        return (LateId if isinstance(column, IdName) else LateColumn)(column, IdName(self.on[0][0]))
 
     def own_type(self, schema: pa.Schema) -> pa.DataType | None:
         """The type of the label column of the data, of which `schema` is that; None if they have none."""

@@ -1,4 +1,4 @@
-"""Classes and units from another table: equal to columns, each with statements of its own."""
+"""Classes, units and probabilities from another table: equal to columns, each with statements of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import Store, attribute, evaluate
-from streameval.errors import DataError, LabelError, NullError, OptionError, SchemaError
+from streameval.errors import DataError, LabelError, NullError, OptionError, SchemaError, WeightError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,3 +126,26 @@ def test_late_columns_that_cannot_be_are_refused(tmp_path: Path) -> None:
     pq.write_table(DATA, folder / "part-0.parquet")
     with pytest.raises(DataError, match="in a store, labels alone may arrive late: write the column into the data"):
         Store(tmp_path / "store").update(folder, **WHAT, on="id")
+
+
+def test_the_probabilities_of_a_plan_arrive_with_its_labels() -> None:
+    """As a column of the data; a label without a probability is refused, and so is a column in neither place."""
+    rng = np.random.default_rng(3)
+    rows, chance = 4000, rng.choice([0.05, 0.2, 0.5], 4000)
+    label, drawn = (rng.random(rows) < 0.3).astype(int), rng.random(rows) < chance
+    data = pa.table({"id": np.arange(rows), "s": rng.normal(label)})
+    given: dict[str, Any] = {"score": "s", "metrics": ["roc_auc", "precision@threshold=1"]}
+    labels = pa.table({"id": np.arange(rows), "label": label, "probability": chance}).filter(pa.array(drawn))
+    found = evaluate(data, **given, labels=labels, on="id", label_probability="probability")
+    columns = {"label": label, "probability": chance}
+    for name, values in columns.items():
+        data = data.append_column(name, pa.array(values, mask=~drawn))
+    whole = evaluate(data, **given, label_probability="probability")
+    assert [(one.value, one.stderr) for one in found.results] == [(one.value, one.stderr) for one in whole.results]
+    assert found.label_strata == whole.label_strata
+    data = data.drop_columns(["label", "probability"])
+    less = labels.set_column(2, "probability", pa.array(chance[drawn], mask=np.arange(drawn.sum()) == 0))
+    with pytest.raises(WeightError, match="column 'probability' has None for a labelled row"):
+        evaluate(data, **given, labels=less, on="id", label_probability="probability")
+    with pytest.raises(DataError, match=r"no column 'other'.*the data lack it as well"):
+        evaluate(data, **given, labels=labels, on="id", label_probability="other")
