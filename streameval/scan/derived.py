@@ -141,8 +141,8 @@ class LateColumn(SlicingColumn):
 
     source: str
 
-    def __new__(cls, name: str, source: str) -> LateColumn:
-        """A label column, and the ids that stand in for it."""
+    def __new__(cls, name: str, source: str = "") -> LateColumn:
+        """A label column, and the ids that stand in for it, which pickle restores afterwards."""
         column = super().__new__(cls, name)
         column.source = source
         return column
