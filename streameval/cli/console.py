@@ -216,8 +216,18 @@ def say(text: str, nl: bool = True) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest goes there at exit
+        _drop_output()
         raise StreamevalError(f"stdout: cannot be written ({error.strerror})") from error
+
+
+def _drop_output() -> bool:
+    """Whether there is output that cannot be written; it is dropped, as Python would fail with it again at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def note(text: str) -> None:
@@ -323,6 +333,8 @@ class Commands(click.Group):
             raise  # the reader has closed the pipe; click exits quietly
         except OSError as error:  # with its file if it has one
             text = error.strerror or str(error)
+            if error.filename is None and _drop_output():  # of help, which click prints
+                text = f"stdout: cannot be written ({text})"
             _fail(text if error.filename is None else f"{error.filename}: {text}", 1)
         except Exception:
             if self._interrupt.heard:  # Python 3.11 turns an interrupt in __set_name__ into a RuntimeError

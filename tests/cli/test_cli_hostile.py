@@ -214,7 +214,10 @@ def test_closed_full_and_broken_streams(places: dict[str, Path], tmp_path: Path,
     states = ("closed" if "closed" in (out, err) else "open", out, err)
     command = [sys.executable, "-c", OUTSIDE, *states, *(word.format(**named) for word in words.split())]
     with stream(out) as stdout, stream(err) as stderr:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, timeout=300)
+        buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, timeout=300, env=buffered
+        )
     assert done.returncode == (1 if prints and out in ("full", "broken") else status)
     assert out != "open" or bool(done.stdout) == prints
     if err == "open" and prints:
