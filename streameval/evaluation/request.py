@@ -354,7 +354,7 @@ def _label(options: Mapping[str, Any], selection: Selection) -> LabelSpec:
     return ClassSpec(*facts, classes) if classes else LabelSpec(*facts)
 
 
-def _needs_label(options: Mapping[str, Any], selection: Selection) -> bool:
+def _needs_label(options: Mapping[str, object], selection: Selection) -> bool:
     """Whether a metric needs labels, or an option mentions them."""
     needed = options["score"] or selection.of("cluster") or (options["cluster"] and not selection.of("classes"))
     named = options["label"] != "label" or options["pos_label"] is not None or options["unlabelled"] != "error"
