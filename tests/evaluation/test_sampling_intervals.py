@@ -200,6 +200,26 @@ def test_a_unit_that_is_too_fine_is_told():
     assert list(evaluate(table, unit="unit", **of_classes).coarser_units) == ["campaign"]
 
 
+def test_a_unit_that_is_too_fine_is_told_in_most_draws():
+    """Senders of 150 clusters, by which the standard error is twice as large; random clusters are not told."""
+    told, rows = np.zeros((2, 6), bool), np.arange(3000)
+    for seed in range(6):
+        rng = np.random.default_rng([5, seed])
+        cluster = np.repeat(np.arange(150), 20)
+        label = (rng.random(150) < 0.3)[cluster]
+        score = 1.8 * label + rng.normal(size=150)[cluster] + 0.3 * rng.normal(size=3000)
+        for row, of in enumerate((cluster, np.repeat(rng.integers(0, 150, 600), 5))):
+            columns = {
+                "label": label,
+                "s": score,
+                "sender": rows // 5 + (seed << 20),
+                "c": of + (seed << 40),
+            }
+            found = evaluate(pa.table(columns), score="s", unit="sender", cluster="c", metrics=["roc_auc", "aul"])
+            told[row, seed] = bool(found.coarser_units)
+    assert told.sum(axis=1).tolist() == [6, 0]
+
+
 def influences(label: np.ndarray, score: np.ndarray) -> np.ndarray:
     """Each row's part in the ROC AUC's deviation: (V10 − A)/P of positives, (V01 − A)/N of negatives."""
     pos, neg = score[label == 1], score[label == 0]
