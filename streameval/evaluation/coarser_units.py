@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 _SOME = 64  # blocks of a column that are counted
+_HIT = 20  # least blocks with rows: 50 ids are in 21 of these, and fewer are categories, not a sample
 _SLICES = 50, 128  # least number of slices that are taken for units, and most that are removed
 _LARGER = 1.5  # least ratio of standard errors that is told
 _LEAST_FREEDOM = 4  # degrees of freedom, below which one or two blocks decide
@@ -86,7 +87,7 @@ def coarser_units(
     errors = {
         column: _error(main, _by_block(main, [part], _SOME), part.spec.of, metric)
         for column, part in parts.items()
-        if isinstance(part, BlockCounts)
+        if isinstance(part, BlockCounts) and np.count_nonzero(part.table.any(axis=(0, 2))) >= _HIT
     }
     for column, split in slices.items():
         grouped = split[source[1]]
