@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 _SOME = 64  # blocks of a column that are counted
-_HIT = 20  # least blocks with rows: 50 ids are in 21 of these, and fewer are categories, not a sample
+_HIT = 20  # least number of these that have rows, as some 50 ids do; fewer are categories, not a sample
 _SLICES = 50, 128  # least number of slices that are taken for units, and most that are removed
 _LARGER = 1.5  # least ratio of standard errors that is told
 _LEAST_FREEDOM = 4  # degrees of freedom, below which one or two blocks decide

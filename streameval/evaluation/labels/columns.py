@@ -47,15 +47,7 @@ def with_late_fields(source: LateSource | None, scanned: Scan, engine: Engine) -
 
 
 def read_columns(source: LateSource, scanned: Scan, engine: Engine) -> Statements:
-    """Read and resolve the statements for the rows of a scan, about every column that arrives late.
-
-    Raises
-    ------
-    DataError
-        If a column is missing or cannot be used, a time is null, or statements contradict each other.
-    OptionError
-        If the memory is too small.
-    """
+    """Read and resolve statements about every column that arrives late; raises as `read_labels` and `_by_column`."""
     first, *others = (read_labels(one, scanned, engine) for one in _by_column(source, scanned.schema, engine))
     return replace(first, late=replace(first.late, others=tuple(one.late for one in others)))
 
