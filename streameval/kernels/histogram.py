@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.exact import two_sum
-from streameval.kernels.jit import jit
+from streameval.kernels.jit import inlined, jit
 from streameval.kernels.prefetch import prefetch
 
 # bits of mantissa kept, by zone, for exponents e with 2^e <= v < 2^(e + 1): (from, to, bits); others keep `_COARSE`
@@ -70,21 +70,39 @@ _BLOCK = 1 << 9  # scores
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)  # float32, so that float32 scores stay float32
 
 
-@jit
-def _bin(x, firsts, shifts):
-    """Bin of a number, monotone; free of branches, because scores around one half would mispredict them."""
+@inlined
+def _word(x):
+    """Bits of v as float32, with bit 32 set in the mirrored zone: the index of the grid, above 23 bits of mantissa."""
     mirrored = (x >= _HALF) & (x <= _ONE)
     bits = np.float32((_ONE - x) if mirrored else x).view(np.uint32)
-    index = np.uint64(bits >> np.uint32(23)) | (np.uint64(mirrored) << np.uint64(9))  # unsigned: not from the end
-    inside = np.int64(bits & np.uint32(0x7FFFFF)) >> shifts[index]
+    return np.uint64(bits) | (np.uint64(mirrored) << np.uint64(32))
+
+
+@inlined
+def _place(word, firsts, shifts):
+    """Bin of the number with this word."""
+    index = word >> np.uint64(23)  # unsigned: not from the end
+    inside = np.int64(word & np.uint64(0x7FFFFF)) >> shifts[index]
     return firsts[index, 0] + firsts[index, 1] * inside
 
 
 @jit
-def _seek(score, packed, firsts, shifts, found):
-    """Find the bins of some scores, and prefetch their words."""
+def _bin(x, firsts, shifts):
+    """Bin of a number, monotone."""
+    return _place(_word(x), firsts, shifts)
+
+
+@jit
+def _seek(score, packed, firsts, shifts, words, found):
+    """Find the bins of some scores, and prefetch their words in the table.
+
+    The first loop is vectorized. In one loop, the zone would be a branch, which scores around one half mispredict: that
+    takes 5.5 instead of 1.6 ns.
+    """
     for i in range(score.size):
-        found[i] = _bin(score[i] + _ZERO, firsts, shifts)
+        words[i] = _word(score[i] + _ZERO)
+    for i in range(score.size):
+        found[i] = _place(words[i], firsts, shifts)
         prefetch(packed, found[i])
 
 
@@ -119,10 +137,10 @@ def bin_counts(score, label, limit, packed, only, firsts, shifts):
     count as having seen two.
     """
     nans = np.zeros(2, np.int64)
-    found = np.empty(_BLOCK, np.int64)
+    words, found = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.int64)
     for start in range(0, score.size, _BLOCK):
         part = slice(start, start + _BLOCK)
-        _seek(score[part], packed, firsts, shifts, found)
+        _seek(score[part], packed, firsts, shifts, words, found)
         _add(score[part], label[part], limit, packed, only, found, nans)
     return nans
 
