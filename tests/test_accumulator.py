@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from own_metric import Positives
+from refusals import refuses
 
 from streameval import Accumulator, evaluate
 from streameval.errors import (
@@ -85,8 +86,7 @@ def test_every_kind_of_batch_is_taken() -> None:
 def test_what_holds_no_rows_is_refused(batch: Any) -> None:
     """With what an accumulator takes; a path above all, since one without files would pass for a batch without rows."""
     said = f"update an Accumulator with data of type {type(batch).__name__}; give an Arrow table"
-    with pytest.raises(OptionError, match=f"{said}.* read by evaluate"):
-        Accumulator(**OPTIONS).update(batch)
+    refuses(OptionError, f"{said}.* read by evaluate", Accumulator(**OPTIONS).update, batch)
 
 
 def test_it_travels_and_is_saved(tmp_path: Path) -> None:
@@ -168,11 +168,9 @@ def test_a_refused_batch_is_left_out_as_a_whole(name: str, approx: bool) -> None
     bad = {column: values for column, values in (GOOD | changed).items() if values is not None}
     found = Accumulator(**ALL, approx=approx)
     if name not in ("another type", "a third label"):  # which need an earlier batch
-        with pytest.raises(error, match=text):
-            found.update(bad)
+        refuses(error, text, found.update, bad)
     found.update(GOOD)
-    with pytest.raises(error, match=text):
-        found.update(bad)
+    refuses(error, text, found.update, bad)
     found.update(GOOD)
     twice = pa.concat_tables([pa.table(GOOD)] * 2)
     assert same(found.result(), evaluate(twice, **ALL, approx=approx))
@@ -188,10 +186,8 @@ def test_a_narrower_batch_is_widened() -> None:
     first.update(narrow)
     assert same(first.result(), evaluate(pa.concat_tables([pa.table(wide)] * 2), **ALL))
     second.update(narrow)
-    with pytest.raises(IncompatibleStatesError, match=r"columns that differ in type: .*score"):
-        first.merge(second)
-    with pytest.raises(IncompatibleStatesError, match="'score' has type double where the first batch had float"):
-        second.merge(first)
+    refuses(IncompatibleStatesError, r"columns that differ in type: .*score", first.merge, second)
+    refuses(IncompatibleStatesError, "'score' has type double where the first batch had float", second.merge, first)
     assert first.result().rows == 4
 
 
@@ -204,10 +200,8 @@ def test_where_the_machine_fails_it_refuses_to_go_on(monkeypatch: pytest.MonkeyP
         raise KeyboardInterrupt
 
     monkeypatch.setattr("streameval.accumulator.hand_over", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        found.update(GOOD)
-    with pytest.raises(FormatError, match=r"rows were lost when the machine failed \(KeyboardInterrupt"):
-        found.result()
+    refuses(KeyboardInterrupt, "", found.update, GOOD)
+    refuses(FormatError, r"rows were lost when the machine failed \(KeyboardInterrupt", found.result)
 
 
 def test_means_over_groups_and_common_rows() -> None:
@@ -245,34 +239,22 @@ def test_sampling_intervals_are_those_of_evaluate(more: dict[str, Any], tmp_path
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     """By name, with the remedy."""
-    with pytest.raises(OptionError, match="merge the accumulators of your workers"):
-        Accumulator(score="score", client="tcp://x:1")
-    with pytest.raises(OptionError, match="takes no option 'scores'"):
-        Accumulator(scores="score")
-    with pytest.raises(OptionError, match="takes no sample"):
-        Accumulator(score="score", sample=0.5)
-    with pytest.raises(OptionError, match="keep an accumulator for each slice"):
-        Accumulator(score="score", by="country")
-    with pytest.raises(OptionError, match="batches have no partitions"):
-        Accumulator(cluster="cluster", cluster_scope="partition")
-    with pytest.raises(MissingInputError, match="update the accumulator first"):
-        Accumulator(score="score").result()
+    refuses(OptionError, "merge the accumulators of your workers", Accumulator, score="score", client="tcp://x:1")
+    refuses(OptionError, "takes no option 'scores'", Accumulator, scores="score")
+    refuses(OptionError, "takes no sample", Accumulator, score="score", sample=0.5)
+    refuses(OptionError, "keep an accumulator for each slice", Accumulator, score="score", by="country")
+    refuses(OptionError, "batches have no partitions", Accumulator, cluster="cluster", cluster_scope="partition")
+    refuses(MissingInputError, "update the accumulator first", Accumulator(score="score").result)
     one = Accumulator(score="score")
-    with pytest.raises(IncompatibleStatesError, match="differ in nan"):
-        one.merge(Accumulator(score="score", nan="drop"))
-    with pytest.raises(IncompatibleStatesError, match="int"):
-        one.merge(1)
-    with pytest.raises(OptionError, match="cannot be saved"):
-        Accumulator(score="score", metrics=Positives()).save(tmp_path)
+    refuses(IncompatibleStatesError, "differ in nan", one.merge, Accumulator(score="score", nan="drop"))
+    refuses(IncompatibleStatesError, "int", one.merge, 1)
+    refuses(OptionError, "cannot be saved", Accumulator(score="score", metrics=Positives()).save, tmp_path)
     (tmp_path / "other").write_text("mine")
-    with pytest.raises(OptionError, match="something else"):
-        one.save(tmp_path)
+    refuses(OptionError, "something else", one.save, tmp_path)
     with pytest.raises(StoreError, match=r"other: cannot be written \(File exists\); choose another directory"):
         one.save(tmp_path / "other")
-    with pytest.raises(OptionError, match="load takes no option 'score'"):
-        Accumulator.load(tmp_path, score="score")
-    with pytest.raises(FormatError, match="no accumulator"):
-        Accumulator.load(tmp_path)
+    refuses(OptionError, "load takes no option 'score'", Accumulator.load, tmp_path, score="score")
+    refuses(FormatError, "no accumulator", Accumulator.load, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -293,8 +275,7 @@ def test_a_changed_index_of_a_saved_one_is_refused(tmp_path: Path, change: dict[
     saved.save(tmp_path)
     index = tmp_path / "accumulator.json"
     index.write_text(json.dumps(json.loads(index.read_text()) | change))
-    with pytest.raises(FormatError, match=r"checksum is missing or wrong.*save it again"):
-        Accumulator.load(tmp_path)
+    refuses(FormatError, r"checksum is missing or wrong.*save it again", Accumulator.load, tmp_path)
     saved.save(tmp_path)
     assert same(Accumulator.load(tmp_path).result(), saved.result())
 
@@ -312,13 +293,11 @@ def test_a_forged_index_is_refused_and_deletes_nothing(tmp_path: Path, part: str
     forged = {"options": {"score": "score", "spill": str(bad)}} if part is None else {part: bad}
     index.write_text(seal(record | forged))
     if (part, bad) != ("schema", None):  # which is an accumulator without rows, but for its states
-        with pytest.raises((FormatError, OptionError)):
-            Accumulator.load(place)
+        refuses((FormatError, OptionError), "", Accumulator.load, place)
     saved.save(place)
     assert outside.read_bytes() == b"mine"
     index.write_text("[" * 100_000)
-    with pytest.raises(FormatError):
-        Accumulator.load(place)
+    refuses(FormatError, "", Accumulator.load, place)
 
 
 def test_a_damaged_state_of_a_saved_one_is_named(tmp_path: Path) -> None:
@@ -328,12 +307,10 @@ def test_a_damaged_state_of_a_saved_one_is_named(tmp_path: Path) -> None:
     saved.save(tmp_path)
     for state in tmp_path.glob("*.parquet"):
         state.write_bytes(state.read_bytes()[:-1])
-    with pytest.raises(FormatError, match=r"damaged.*save the accumulator again"):
-        Accumulator.load(tmp_path)
+    refuses(FormatError, r"damaged.*save the accumulator again", Accumulator.load, tmp_path)
     for state in tmp_path.glob("*.parquet"):
         state.unlink()
-    with pytest.raises(FormatError, match=r"no longer exists; save the accumulator again$"):
-        Accumulator.load(tmp_path)
+    refuses(FormatError, r"no longer exists; save the accumulator again$", Accumulator.load, tmp_path)
 
 
 @pytest.mark.parametrize("positive", [b"spam", b"\xff\x00"])
@@ -354,16 +331,14 @@ def test_a_refused_batch_is_left_out_with_a_unit_too() -> None:
     batch = {"label": [0, 1] * 20, "c": [*range(20)] * 2, "u": [*range(40)]}
     made = Accumulator(label="label", cluster="c", metrics="aul", unit="u")
     made.update(batch)
-    with pytest.raises(NullError, match="'c' has nulls"):
-        made.update(pa.table(batch | {"c": pa.array([None, *range(39)], pa.int64())}))
+    refuses(NullError, "'c' has nulls", made.update, pa.table(batch | {"c": pa.array([None, *range(39)], pa.int64())}))
     assert made.result().results == evaluate(pa.table(batch), cluster="c", metrics="aul", unit="u").results
 
 
 def test_a_refused_first_batch_decides_no_types() -> None:
     """The next one may have others."""
     found = Accumulator(score="score")
-    with pytest.raises(NullError):
-        found.update({"label": np.array([0, 1]), "score": np.array([np.nan, 0.9])})
+    refuses(NullError, "", found.update, {"label": np.array([0, 1]), "score": np.array([np.nan, 0.9])})
     found.update({"label": np.array([0, 1]), "score": np.array([1, 3])})
     assert found.result().value("roc_auc") == 1.0
 
@@ -373,5 +348,4 @@ def test_an_unknown_version_of_a_saved_one_is_refused(tmp_path: Path) -> None:
     Accumulator(score="score").save(tmp_path)
     index = tmp_path / "accumulator.json"
     index.write_text(seal(unseal(index.read_bytes()) | {"format": 9}))
-    with pytest.raises(FormatError, match="is of format 9; this version of streameval reads 1: upgrade it"):
-        Accumulator.load(tmp_path)
+    refuses(FormatError, "is of format 9; this version of streameval reads 1: upgrade it", Accumulator.load, tmp_path)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
 from streameval.arrays.curves import RocCurve
 from streameval.arrays.lift import LiftCurve, aul_score_from_clusters, aul_score_from_labels
@@ -95,8 +96,7 @@ def test_refusals() -> None:
         (aul_score_from_labels, ([], [])),
         (LiftCurve.from_counts, ([], [])),
     ):
-        with pytest.raises(MissingInputError, match="is empty"):
-            make(*nothing)
+        refuses(MissingInputError, "is empty", make, *nothing)
     for counts, message in (
         (([1], [1, 2]), "counts_true has 1 point and counts_pred has 2"),
         (([-1], [1]), "counts_true has -1 at position 0"),
@@ -104,20 +104,14 @@ def test_refusals() -> None:
         (([1], ["a"]), "counts_pred has values that are not numbers"),
         (([[1]], [1]), "counts_true has shape"),
     ):
-        with pytest.raises(DataError, match=message):
-            LiftCurve.from_counts(*counts)
-    with pytest.raises(DataError, match="labels_true has 2 points and labels_pred has 3"):
-        aul_score_from_labels([1, 0], [1, 2, 3])
+        refuses(DataError, message, LiftCurve.from_counts, *counts)
+    refuses(DataError, "labels_true has 2 points and labels_pred has 3", aul_score_from_labels, [1, 0], [1, 2, 3])
     for ids in ([1, None], ["a", None], [1.0, float("nan")], np.array([1.0, np.nan]), [1, float("nan")]):
-        with pytest.raises(NullError, match="its own cluster"):
-            aul_score_from_labels([1, 0], ids)
-    with pytest.raises(DataError, match="hashable"):
-        aul_score_from_labels([1, 0], [{1}, {2}])
-    with pytest.raises(LabelError, match="give is_class_pos"):
-        aul_score_from_clusters([["spam"]])
+        refuses(NullError, "its own cluster", aul_score_from_labels, [1, 0], ids)
+    refuses(DataError, "hashable", aul_score_from_labels, [1, 0], [{1}, {2}])
+    refuses(LabelError, "give is_class_pos", aul_score_from_clusters, [["spam"]])
     for threshold in ("one", None, float("nan")):
-        with pytest.raises(OptionError, match="threshold="):
-            LiftCurve.from_clusters([[1]]).aul_score(threshold)
+        refuses(OptionError, "threshold=", LiftCurve.from_clusters([[1]]).aul_score, threshold)
 
 
 @pytest.mark.parametrize(

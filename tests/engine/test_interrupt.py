@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from processes import opened
+from refusals import refuses
 
 from streameval.engine.threads import CancelledError, ThreadEngine
 from streameval.saving import write_whole
@@ -122,8 +123,7 @@ def test_an_interrupt_while_a_result_is_written_leaves_the_old_one(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("streameval.saving.shutil.copymode", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write_whole(place, "new")
+    refuses(KeyboardInterrupt, "", write_whole, place, "new")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
@@ -137,8 +137,7 @@ def test_a_cancelled_run_ends_before_the_next_shard(threads: int) -> None:
         started.append(item)
         engine.progress.cancel()
 
-    with pytest.raises(CancelledError):
-        engine.each(work, list(range(100)), "work")
+    refuses(CancelledError, "", engine.each, work, list(range(100)), "work")
     assert len(started) <= threads
 
 

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from processes import opened
+from refusals import refuses
 from strategies import SUBJECTS
 
 from streameval import budget as memory
@@ -248,8 +249,7 @@ def test_nonsense_sizes_are_refused(text: Any) -> None:
     if isinstance(text, float):
         assert parse_bytes(text) == 1_500_000_000
         return
-    with pytest.raises(OptionError, match="2GiB"):
-        parse_bytes(text)
+    refuses(OptionError, "2GiB", parse_bytes, text)
 
 
 # -- a spill directory that cannot be used ----------------------------------------------------------------------------
@@ -301,8 +301,7 @@ def test_a_full_spill_directory_is_named(tmp_path: Path) -> None:
 def test_a_failed_write_takes_no_space(tmp_path: Path) -> None:
     """What an array wrote before the disk was full is given back, so that a smaller one fits."""
     file, small = SpillFile(tmp_path), np.arange(10_000)
-    with pytest.raises(SpillError, match="is full"):
-        file.write(np.zeros(100_000))
+    refuses(SpillError, "is full", file.write, np.zeros(100_000))
     assert os.fstat(file._file.fileno()).st_size == 0
     out = np.empty_like(small)
     file.read(file.write(small), out)
@@ -493,8 +492,7 @@ def test_an_error_in_one_task_ends_the_others(tmp_path: Path, monkeypatch: pytes
         seen = rows
         time.sleep(0.001)
 
-    with pytest.raises(ValueError, match=r"0\.parquet"):
-        evaluate(tmp_path, score="score", threads=2, progress=progress)
+    refuses(ValueError, r"0\.parquet", evaluate, tmp_path, score="score", threads=2, progress=progress)
     at_end = seen
     time.sleep(0.3)
     assert seen <= at_end + 2 * (1 << 10)
@@ -506,8 +504,7 @@ def test_the_graph_keeps_order_and_passes_errors_on(threads: int) -> None:
     """Results come in the order of the items, a tree merges all of them, and an error is the task's own."""
     assert map_tasks(lambda x: x * x, list(range(100)), "square", threads) == [x * x for x in range(100)]
     assert tree(lambda x: [x], list(range(100)), lambda parts: [*chain(*parts)], "list", threads) == list(range(100))
-    with pytest.raises(ZeroDivisionError):
-        map_tasks(lambda x: 1 / x, [2, 1, 0], "divide", threads)
+    refuses(ZeroDivisionError, "", map_tasks, lambda x: 1 / x, [2, 1, 0], "divide", threads)
 
 
 def test_the_spill_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from streameval import Store, attribute, evaluate
 from streameval.arrays.contingency.table import ContingencyTable
@@ -325,8 +326,7 @@ def test_a_file_that_changes_between_the_scans_is_refused(
         return look_up(self, *args)
 
     monkeypatch.setattr(Run, "look_up", first)
-    with pytest.raises(CorruptFileError, match=r"b\.parquet: .*replaced or changed since.*run again"):
-        attribute(tmp_path, **asked)
+    refuses(CorruptFileError, r"b\.parquet: .*replaced or changed since.*run again", attribute, tmp_path, **asked)
 
 
 def test_a_reader_is_read_once() -> None:
@@ -360,8 +360,7 @@ def test_bad_input_is_refused(options: dict[str, Any], error: type[Exception], m
     table = pa.table(
         {"c": [1, 1], "k": [1, 2], "label": [0, 1], "raw": [b"a", b"b"], "null": [1, None], "f": [0.5, 1.0]}
     )
-    with pytest.raises(error, match=message):
-        attribute(table, cluster="c", **options)
+    refuses(error, message, attribute, table, cluster="c", **options)
 
 
 def run(*words: str) -> str:
@@ -395,16 +394,12 @@ def test_an_evaluation_attributes_from_its_states() -> None:
         told = attribute(SPAM, cluster=column, classes="campaign", label="label", top=5)
         assert one.tables() == told.tables()
         assert (one.totals, one.rows) == (told.totals, told.rows)
-    with pytest.raises(OptionError, match="name the cluster column: cluster_loose, cluster_tight"):
-        found.attribution()
-    with pytest.raises(OptionError, match="stay in its process"):
-        pickle.loads(pickle.dumps(found)).attribution("cluster_loose")
+    refuses(OptionError, "name the cluster column: cluster_loose, cluster_tight", found.attribution)
+    refuses(OptionError, "stay in its process", pickle.loads(pickle.dumps(found)).attribution, "cluster_loose")
     assert evaluate(SPAM, score="score_lr", metrics="roc_auc").attributions() == ()
-    with pytest.raises(OptionError, match="top"):
-        found.attributions(0)
+    refuses(OptionError, "top", found.attributions, 0)
     own = evaluate(SPAM, cluster="cluster_loose", cluster_scope="partition", metrics="aul")
-    with pytest.raises(OptionError, match="ids belong to their partitions"):
-        own.attribution()
+    refuses(OptionError, "ids belong to their partitions", own.attribution)
 
 
 def test_what_changed_between_two_clusterings() -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from streameval import churn
 from streameval.errors import DataError, OptionError
@@ -131,9 +132,7 @@ def test_interval_of_the_share_of_rows_kept_covers() -> None:
 
 def test_refuses_what_has_no_answer() -> None:
     """No common ids, an interval without units, ids of another type."""
-    with pytest.raises(DataError, match="no row has an id in both 'old' and 'new'"):
-        found([1, None], [None, 2])
-    with pytest.raises(OptionError, match="--unit"):
-        found([1], [2], ci=0.9)
+    refuses(DataError, "no row has an id in both 'old' and 'new'", found, [1, None], [None, 2])
+    refuses(OptionError, "--unit", found, [1], [2], ci=0.9)
     with pytest.raises(DataError, match="ids are integers, strings or binaries"):
         churn(pa.table({"old": [0.5], "new": [1]}), cluster="new", from_="old")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from refusals import refuses
 
 from streameval import evaluate
 from streameval.errors import LabelError, NullError, OptionError, WeightError
@@ -181,11 +182,9 @@ def test_recorded_probabilities_are_weights_and_tell_two_samples_apart() -> None
         (p * np.where(np.arange(len(p)) % 2, 1, 0.9), LabelError, "several values for one class"),
     ):
         columns["p"] = pa.array(wrong, mask=~of_class)
-        with pytest.raises(error, match=match):
-            sampled(of_class, classes_sampled="p")
+        refuses(error, match, sampled, of_class, classes_sampled="p")
     columns["p"] = pa.array(p, mask=~of_class | (np.arange(len(p)) == np.flatnonzero(of_class)[0]))
-    with pytest.raises(LabelError, match=r"no probability|for some rows"):
-        sampled(of_class, classes_sampled="p")
+    refuses(LabelError, r"no probability|for some rows", sampled, of_class, classes_sampled="p")
 
 
 def test_samples_of_classes_refuse_what_they_cannot_give() -> None:
@@ -195,8 +194,7 @@ def test_samples_of_classes_refuse_what_they_cannot_give() -> None:
     given: dict[str, Any] = {"cluster": "c", "classes": "k"}
     with pytest.raises(OptionError, match="sampled classes give estimates of"):
         evaluate(table, **given, metrics="adjusted_rand_index", classes_sampled="size")
-    with pytest.raises(OptionError, match="take no unit"):
-        evaluate(table, **given, metrics="classes", classes_sampled="size", unit="k")
+    refuses(OptionError, "take no unit", evaluate, table, **given, metrics="classes", classes_sampled="size", unit="k")
     for how in ("classes_sampled", "clusters_sampled"):
         with pytest.raises(OptionError, match=f"{how}='size' needs all rows"):
             evaluate(table, **given, metrics="classes", where="c > 3", **{how: "size"})
@@ -204,8 +202,7 @@ def test_samples_of_classes_refuse_what_they_cannot_give() -> None:
         evaluate(table, **given, where="k IS NOT NULL", classes_sampled="uniform")
     with pytest.raises(OptionError, match="two samples"):
         evaluate(table, **given, metrics="classes", classes_sampled="size", clusters_sampled="size")
-    with pytest.raises(LabelError, match="some of its rows"):
-        evaluate(table, **given, metrics="classes", clusters_sampled="size")
+    refuses(LabelError, "some of its rows", evaluate, table, **given, metrics="classes", clusters_sampled="size")
     with pytest.raises(LabelError, match="no row has a class"):
         evaluate(table.set_column(1, "k", pa.nulls(len(table), pa.int64())), **given, metrics="classes",
                  classes_sampled="size")  # fmt: skip
@@ -217,8 +214,7 @@ def test_samples_of_classes_refuse_what_they_cannot_give() -> None:
     assert [one.value for one in dropped.results] == [one.value for one in without.results]
     assert ("null cluster c", 1) in dropped.dropped
     for option in ({"nulls": "singleton"}, {"unlabelled": "drop"}, {"assignment_cells": 3}, {"resample_bins": 4096}):
-        with pytest.raises(OptionError, match=next(iter(option))):
-            evaluate(table, **given, classes_sampled="size", **option)
+        refuses(OptionError, next(iter(option)), evaluate, table, **given, classes_sampled="size", **option)
     large = evaluate(table, **given, metrics="classes", classes_sampled="uniform")
     reasons = {one.metric: str(one.ci_reason) for one in large.results}
     assert "draw by size" in reasons["pairwise.recall"]

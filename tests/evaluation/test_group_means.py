@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from streameval import evaluate
 from streameval.errors import OptionError
@@ -199,8 +200,7 @@ DATA = pa.table(
 )
 def test_what_means_do_not_go_with_is_refused(options: dict[str, Any], message: str) -> None:
     """Each refusal names the option and the remedy."""
-    with pytest.raises(OptionError, match=message):
-        evaluate(DATA, **{"score": "score", "mean_over": "user"} | options)
+    refuses(OptionError, message, evaluate, DATA, **{"score": "score", "mean_over": "user"} | options)
 
 
 @pytest.mark.parametrize(("column", "weight"), [("user", "rows"), ("name", "equal"), ("far", "rows")])
@@ -257,11 +257,8 @@ def test_results_say_what_they_are_means_of() -> None:
 
 def test_deciles_need_groups() -> None:
     """Without groups there are no values by group; nor of a metric that has no mean; none where no group has one."""
-    with pytest.raises(OptionError, match="mean_over"):
-        evaluate(DATA, score="score").group_values("roc_auc")
+    refuses(OptionError, "mean_over", evaluate(DATA, score="score").group_values, "roc_auc")
     found = evaluate(DATA.slice(0, 1), score="score", mean_over="user", metrics="roc_auc")
-    with pytest.raises(OptionError, match="agc has no mean"):
-        found.group_values("agc")
+    refuses(OptionError, "agc has no mean", found.group_values, "agc")
     assert len(found.group_values("roc_auc")) == 0
-    with pytest.raises(OptionError, match="roc curve"):
-        found.curve("roc")
+    refuses(OptionError, "roc curve", found.curve, "roc")

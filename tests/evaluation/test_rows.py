@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import run
+from refusals import refuses
 from truth import agrees, curve_truth, gain_truth, groups_auc, groups_of, point_truth
 
 from streameval import Accumulator, Evaluation, Store, average_precision_score, evaluate, roc_auc_score
@@ -83,8 +84,7 @@ def test_slices_filters_and_accumulators_follow() -> None:
 def test_without_it_a_hole_is_refused_and_policies_that_count_it_are_refused_with_it() -> None:
     """By name."""
     data = table([(0, 2, 2, 2), (2, 2, 2, 0), (2, 2, 2, 2)])
-    with pytest.raises(NullError, match="'a' has NaN or null scores"):
-        evaluate(data, **COLUMNS)
+    refuses(NullError, "'a' has NaN or null scores", evaluate, data, **COLUMNS)
     for name, value in (("nan", "half"), ("nulls", "singleton")):
         with pytest.raises(OptionError, match=f"{name}='{value}' counts rows that common_rows"):
             evaluate(data, **COLUMNS, common_rows=True, **{name: value})
@@ -110,8 +110,7 @@ def test_a_store_keeps_the_common_rows_of_its_columns(tmp_path: Path) -> None:
         expected.value("aul", "c"),
     )
     assert sum(entry.rows for entry in store.partitions()) == 400
-    with pytest.raises(OptionError, match="create another store"):
-        store.add(score="label")
+    refuses(OptionError, "create another store", store.add, score="label")
 
 
 OWN_POLICIES: dict[str, Any] = {"score": ["a", "b"], "cluster": ["c", "d"], "classes": "k"}
@@ -170,8 +169,7 @@ def test_each_column_is_as_if_it_were_alone() -> None:
 def test_columns_that_are_not_named_have_the_default_or_the_others_value() -> None:
     """Under an asterisk."""
     data = table_with_holes()
-    with pytest.raises(NullError, match="'b' has NaN or null scores"):
-        evaluate(data, score=["a", "b"], nan={"a": "drop"})
+    refuses(NullError, "'b' has NaN or null scores", evaluate, data, score=["a", "b"], nan={"a": "drop"})
     found = evaluate(data, score=["a", "b"], nan={"a": "drop", "*": "half"}, truncate={"b": 0.5})
     assert {r.metric for r in found.results if "@" in r.metric and r.of == "a"} == set()
     assert {r.metric for r in found.results if "@" in r.metric and r.of == "b"} == {"agc@0.5", "agc_ratio@0.5"}
@@ -242,15 +240,13 @@ def test_a_store_keeps_policies_by_column(tmp_path: Path) -> None:
         assert results(store.evaluate(**{kind: of}), of) == results(alone(data, of), of)
     look = store.evaluate(aul_threshold={"c": 5})
     assert look.value("aul", "c") == evaluate(data, cluster="c", aul_threshold=5, nulls="singleton").value("aul")
-    with pytest.raises(OptionError, match="contradicts the store"):
-        store.evaluate(nan={"a": "half", "b": "half"})
+    refuses(OptionError, "contradicts the store", store.evaluate, nan={"a": "half", "b": "half"})
     store.remove(columns=["b", "d"])
     assert store.info().policies["nan"] == {"a": "drop", "*": "error"}
     store.add(score="b", nan="half", truncate={"b": (20, 0.5)})
     store.add(cluster="d", nulls={"d": "drop"}, aul_threshold=3)
     assert store.evaluate().to_json() == evaluate(data, **OWN_POLICIES, **OWN).to_json()
-    with pytest.raises(OptionError, match="a keeps its policy: create another store"):
-        store.add(sketch="a", nan={"a": "half"})
+    refuses(OptionError, "a keeps its policy: create another store", store.add, sketch="a", nan={"a": "half"})
 
 
 Point = tuple[int, float, float]  # label, score, weight

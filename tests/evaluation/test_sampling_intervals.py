@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from refusals import refuses
 from scipy import stats
 
 from streameval import compare, evaluate
@@ -282,17 +283,13 @@ def test_estimates_travel_and_evaluations_are_compared():
     [difference] = compare(one, two)
     assert difference.value == two.value("roc_auc") - one.value("roc_auc")
     assert difference.stderr < one.results[0].stderr
-    with pytest.raises(OptionError, match="evaluation a has no sampling intervals"):
-        compare(evaluate(table, score="v1"), two)
+    refuses(OptionError, "evaluation a has no sampling intervals", compare, evaluate(table, score="v1"), two)
     other = evaluate(table, score="v1", ci=0.9, metrics="roc_auc")
-    with pytest.raises(OptionError, match=r"a over units of unit and b over units of row .*with the same unit"):
-        compare(one, other)
+    refuses(OptionError, r"a over units of unit and b over units of row .*with the same unit", compare, one, other)
     crossed = [evaluate(table, score="v1", unit=unit, metrics="roc_auc") for unit in ("unit,name", ["name", "unit"])]
     assert compare(*crossed)[0].stderr == 0
-    with pytest.raises(OptionError, match=r"a over units of name,unit and b over units of unit \(roc_auc"):
-        compare(crossed[0], one)
-    with pytest.raises(OptionError, match="b is of type int, not an evaluation"):
-        compare(one, 3)
+    refuses(OptionError, r"a over units of name,unit and b over units of unit \(roc_auc", compare, crossed[0], one)
+    refuses(OptionError, "b is of type int, not an evaluation", compare, one, 3)
     assert other.results[0].ci_level == 0.9
 
 
@@ -313,8 +310,7 @@ def test_evaluations_that_measure_something_else_are_refused_by_name(more, said)
     table = table.append_column("class", pa.array(np.arange(len(table)) % 9))
     asked = {"score": "v1", "cluster": "unit", "classes": "class", "unit": "unit"}
     one = evaluate(table, **asked, metrics=["roc_auc", "aul", "pairwise.fscore"])
-    with pytest.raises(OptionError, match=said):
-        compare(one, evaluate(table, **asked, **more))
+    refuses(OptionError, said, compare, one, evaluate(table, **asked, **more))
     free = {"weight": "aul", "pos_label": "pairwise.fscore", "aul_threshold": "roc_auc"}[next(iter(more))]
     assert [each.value for each in compare(one, evaluate(table, **asked, **more, metrics=free))] == [0]
 
@@ -350,8 +346,7 @@ def test_what_has_no_interval_says_why():
 )
 def test_what_cannot_be_asked_for_is_refused(options, message):
     """What cannot be asked for is refused."""
-    with pytest.raises(OptionError, match=message):
-        evaluate(clustered(50), score="v1", **options)
+    refuses(OptionError, message, evaluate, clustered(50), score="v1", **options)
 
 
 def test_rows_and_prevalence_have_intervals():

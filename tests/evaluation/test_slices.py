@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from streameval import Store, attribute, evaluate, plot_curve
 from streameval.engine import fold
@@ -341,12 +342,10 @@ def test_the_nearest_slice_is_suggested(given: dict[str, Any], hint: str) -> Non
     """By its values among slices of its columns, else by the columns; a rule names it as rules do."""
     data = pa.table({"label": [0, 1], "score": [0.1, 0.4], "country": ["DEU", "FR"], "hour": [7, 8]})
     found = evaluate(data, score="score", metrics="roc_auc", by=["country", "country,hour"])
-    with pytest.raises(OptionError) as error:
-        found.value("roc_auc", slice=given)
-    assert hint in str(error.value)
-    assert ("did you mean" in str(error.value)) == bool(hint)
-    with pytest.raises(OptionError, match=r"did you mean 'country'\? there are slices by: country; country,hour"):
-        found.slices("contry")
+    error = refuses(OptionError, "", found.value, "roc_auc", slice=given)
+    assert hint in error
+    assert ("did you mean" in error) == bool(hint)
+    refuses(OptionError, r"did you mean 'country'\? there are slices by: country; country,hour", found.slices, "contry")
     [rule] = found.judge("roc_auc{country=DE,hour=*} >= 0").judgements
     assert rule.reason == "roc_auc is null: there is no such slice; did you mean {country=DEU,hour=*}?"
 
@@ -425,8 +424,7 @@ def test_a_column_of_ids_is_refused_early(kind: str, monkeypatch: pytest.MonkeyP
 def test_what_cannot_slice_is_refused(by: str, error: type[Exception], message: str) -> None:
     """By name, with the remedy."""
     data = pa.table({"label": [0, 1], "score": [0.1, 0.2], "country": ["DE", "FR"], "length": [1, 2], "rows": [1, 2]})
-    with pytest.raises(error, match=message):
-        evaluate(data, score="score", by=by)
+    refuses(error, message, evaluate, data, score="score", by=by)
 
 
 NAMED = ["hour(sent_at)", "month(sent_at)", "length=0,20", "lower(country)", "utm=source", "k=1", "count(1)", "a.b"]
@@ -546,14 +544,12 @@ def test_edges_cut_numbers_of_any_type(kind: pa.DataType, encoded: bool) -> None
 def test_histograms_beyond_the_budget_are_refused() -> None:
     """A histogram and its builder take up to 37 MiB a slice, 74 MiB with weights."""
     refused = r"by='user': .* slices or more take .* leave out approx \(--approx\)"
-    with pytest.raises(OptionError, match=refused):
-        evaluate(many(), score="score", nan="drop", by="user", approx=True, memory="256MiB")
+    refuses(OptionError, refused, evaluate, many(), score="score", nan="drop", by="user", approx=True, memory="256MiB")
     score = np.linspace(0, 1, 30)
     six = pa.table({"label": np.arange(30) % 2, "score": score, "user": np.arange(30) % 6, "w": np.ones(30)})
     asked = {"score": "score", "by": "user", "approx": True, "metrics": "roc_auc", "threads": 1, "memory": "512MiB"}
     assert len(evaluate(six, **asked).slices("user")) == 6
-    with pytest.raises(OptionError, match=refused):
-        evaluate(six, weight="w", **asked)
+    refuses(OptionError, refused, evaluate, six, weight="w", **asked)
 
 
 @pytest.mark.parametrize("zones", [("UTC", "UTC"), ("Europe/Berlin", "UTC"), (None, None), (None, "+05:30")], ids=str)
@@ -598,8 +594,7 @@ def test_parts_of_times_are_those_of_the_zone(tmp_path: Path, zones: tuple[str |
     assert store.evaluate(by="hour(sent)").slices("hour(sent)") == evaluate(
         files, score="score", by="hour(sent)", timezone=zone.key
     ).slices("hour(sent)")
-    with pytest.raises(OptionError, match=r"timezone='UTC' contradicts the store's value"):
-        store.add(by="day(sent)", timezone="UTC")
+    refuses(OptionError, r"timezone='UTC' contradicts the store's value", store.add, by="day(sent)", timezone="UTC")
     own = Store(tmp_path / "own", threads=1)
     own.update(files[0], score="score", by="hour(sent)")
     if (zones[0] is None) != (zones[1] is None):
@@ -619,5 +614,4 @@ def test_parts_of_times_are_those_of_the_zone(tmp_path: Path, zones: tuple[str |
     with nullcontext() if zones[0] is None else pytest.raises(SchemaError, match=r"has dates, unlike .*\(in "):
         store.update(tmp_path / "dates.parquet")
     for name, hint in {"Europe/Berln": "did you mean 'Europe/Berlin'", "CEST": "write for", "": "write for"}.items():
-        with pytest.raises(OptionError, match=f"{name!r} is not a time zone .*; {hint}"):
-            evaluate(files, **options, timezone=name)
+        refuses(OptionError, f"{name!r} is not a time zone .*; {hint}", evaluate, files, **options, timezone=name)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
+from refusals import refuses
 
 from streameval.arrays.curves import (
     RocCurve,
@@ -221,15 +222,9 @@ def test_refusals() -> None:
         ({"truncate": -1.0}, "truncate=-1"),
         ({"truncate": float("nan")}, "truncate=nan"),
     ):
-        with pytest.raises(OptionError, match=message):
-            plot_curve(curve("roc"), **options)
-    with pytest.raises(OptionError, match="there are roc, precision_recall, gain and lift"):
-        plot_curve(curve("cost"))
-    with pytest.raises(DataError, match=r"x and y have shapes \(2,\) and \(3,\)"):
-        plot_lift([0, 1], [0, 1, 1])
-    with pytest.raises(DataError, match="fpr and tpr"):
-        plot_roc("ab", [0, 1])
-    with pytest.raises(OptionError, match="balance=2"):
-        plot_gain([0, 1], [0, 1], balance=2)
-    with pytest.raises(DataError, match="thresholds has 1 value for 3 points"):
-        plot_precision_recall([1, 1, 0], [0, 0, 1], [0.1])
+        refuses(OptionError, message, plot_curve, curve("roc"), **options)
+    refuses(OptionError, "there are roc, precision_recall, gain and lift", plot_curve, curve("cost"))
+    refuses(DataError, r"x and y have shapes \(2,\) and \(3,\)", plot_lift, [0, 1], [0, 1, 1])
+    refuses(DataError, "fpr and tpr", plot_roc, "ab", [0, 1])
+    refuses(OptionError, "balance=2", plot_gain, [0, 1], [0, 1], balance=2)
+    refuses(DataError, "thresholds has 1 value for 3 points", plot_precision_recall, [1, 1, 0], [0, 0, 1], [0.1])

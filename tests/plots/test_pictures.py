@@ -13,6 +13,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from refusals import refuses
 
 from streameval import Scalar, attribute, evaluate
 from streameval.errors import OptionError
@@ -133,10 +134,8 @@ def test_every_picture(name: str, tmp_path: Path) -> None:
     assert PICTURES[name](ax=own) is own
     palette = {color.lower() for color in (*COLORS, "#7F7F7F", "#009E73")}
     assert {to_hex(drawn.get_color()) for drawn in own.get_lines()} <= palette
-    with pytest.raises(OptionError, match="has no known image format"):
-        PICTURES[name](save_to=tmp_path / "picture.jpg")
-    with pytest.raises(OptionError, match="there is no folder"):
-        PICTURES[name](save_to=tmp_path / "none" / "picture.png")
+    refuses(OptionError, "has no known image format", PICTURES[name], save_to=tmp_path / "picture.jpg")
+    refuses(OptionError, "there is no folder", PICTURES[name], save_to=tmp_path / "none" / "picture.png")
 
 
 def test_reliability_draws_the_bins() -> None:
@@ -168,12 +167,10 @@ def test_a_curve_is_drawn_by_its_own_function() -> None:
             plot_curve(everything().curve(name, None if name == "purity" else "score"))
     with pytest.raises(OptionError, match="a curve named 'corp' is not a reliability curve"):
         plot_reliability(everything().curve("corp", "score"))
-    with pytest.raises(OptionError, match="no curve to draw"):
-        plot_corp([])
+    refuses(OptionError, "no curve to draw", plot_corp, [])
     with pytest.raises(OptionError, match=r"of='score' chooses a column of an evaluation"):
         plot_corp(everything().curve("corp", "score"), "score")
-    with pytest.raises(OptionError, match="of='score' chooses"):
-        plot_score_distributions(everything().distribution("score"), "score")
+    refuses(OptionError, "of='score' chooses", plot_score_distributions, everything().distribution("score"), "score")
     for of in (None, "missing"):
         with pytest.raises(OptionError, match="name the score column of the plot of thresholds with of=; there are: "):
             plot_thresholds(everything(), of)
@@ -184,8 +181,7 @@ def test_a_curve_is_drawn_by_its_own_function() -> None:
     given: Any = everything().curve("gain", "score")
     with pytest.raises(OptionError, match=r"not a distribution; give an evaluation, or take evaluation.distribution"):
         plot_score_distributions(given)
-    with pytest.raises(OptionError, match="no purity curve, since no cluster column"):
-        plot_purity_by_size(evaluate(DATA, score="score"))
+    refuses(OptionError, "no purity curve, since no cluster column", plot_purity_by_size, evaluate(DATA, score="score"))
 
 
 def test_distributions_by_class() -> None:
@@ -217,8 +213,7 @@ def test_thresholds_give_what_a_count_gives() -> None:
     assert "recall=0.9" in texts(ax)
     assert plot_thresholds(everything().curve("gain", "score"), log=True).get_xscale() == "log"
     negative = evaluate(pa.table({"label": [0, 1], "score": [-2.0, -1.0]}), score="score")
-    with pytest.raises(OptionError, match="above 0: leave out log"):
-        plot_thresholds(negative, log=True)
+    refuses(OptionError, "above 0: leave out log", plot_thresholds, negative, log=True)
 
 
 def test_thresholds_that_metrics_choose_are_marked() -> None:
@@ -250,8 +245,7 @@ def test_slices_have_their_rows() -> None:
         plot_slices(everything(), "night", "roc_auc")
     with pytest.raises(OptionError, match=r"no roc_au by 'country'; did you mean 'roc_auc'\? there are: roc_auc, "):
         plot_slices(everything(), "country", "roc_au")
-    with pytest.raises(OptionError, match="by was not given"):
-        plot_slices(evaluate(DATA, score="score"), "country", "roc_auc")
+    refuses(OptionError, "by was not given", plot_slices, evaluate(DATA, score="score"), "country", "roc_auc")
 
 
 def test_curves_of_many_slices_look_different() -> None:
@@ -265,8 +259,7 @@ def test_curves_of_many_slices_look_different() -> None:
     drawn = [line for line in ax.get_lines() if str(line.get_label()).startswith("score{")]
     looks = {(line.get_color(), str(line.get_linestyle()), str(line._unscaled_dash_pattern)) for line in drawn}
     assert len(looks) == len(drawn) == 20
-    with pytest.raises(OptionError, match="draws one Curve of an evaluation, not list; draw several on one ax"):
-        plot_curve(curves)
+    refuses(OptionError, "draws one Curve of an evaluation, not list; draw several on one ax", plot_curve, curves)
 
 
 def test_slices_with_intervals_and_without_values() -> None:
@@ -297,8 +290,7 @@ def test_differences_say_their_verdict_and_unit() -> None:
     ax = plot_differences([one, replace(other, unit="sender")])
     assert ax.get_xlabel() == "Difference, with its 95% interval"
     assert [text.rpartition(", ")[2] for text in texts(ax)] == ["by sender", "by campaign"]
-    with pytest.raises(OptionError, match=r"no differences of aul; name a baseline \(--baseline\)"):
-        plot_differences(DIFFERENCES, "aul")
+    refuses(OptionError, r"no differences of aul; name a baseline \(--baseline\)", plot_differences, DIFFERENCES, "aul")
 
 
 def test_attribution_ends_at_the_last_group() -> None:
@@ -310,8 +302,7 @@ def test_attribution_ends_at_the_last_group() -> None:
     assert ax.get_xscale() == "log"
     assert legend(ax)[0] == f"false pairs (5 of {costs().totals['merged_clusters']:,} clusters of several classes)"
     pure = attribute(pa.table({"c": [1, 1, 2], "k": [1, 1, 2]}), cluster="c", classes="k")
-    with pytest.raises(OptionError, match="nothing was lost"):
-        plot_attribution(pure)
+    refuses(OptionError, "nothing was lost", plot_attribution, pure)
 
 
 def test_purity_is_that_of_the_clusters() -> None:
@@ -383,5 +374,4 @@ def test_one_figure_of_everything(tmp_path: Path) -> None:
         [curve] = [drawn for drawn in panels_of_two[title].get_lines() if "score" in str(drawn.get_label())]
         assert to_hex(curve.get_color()) == COLORS[1].lower()
     nothing = evaluate(pa.table({"label": [1, 0], "x": [0.5, 0.7]}), sketch="x")
-    with pytest.raises(OptionError, match="nothing to draw"):
-        plot(nothing)
+    refuses(OptionError, "nothing to draw", plot, nothing)

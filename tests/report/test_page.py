@@ -15,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from processes import run
+from refusals import refuses
 
 from streameval import evaluate
 from streameval.errors import OptionError, StreamevalError
@@ -227,16 +228,14 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(tmp_path: Path, 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(StreamevalError, match="cannot be written"):
-        small.save(target)
+    refuses(StreamevalError, "cannot be written", small.save, target)
     monkeypatch.undo()
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
     small.save(target)
     assert target.read_text().startswith("<!DOCTYPE html>")
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
-    with pytest.raises(StreamevalError, match="directory does not exist"):
-        small.save(tmp_path / "no" / "page.html")
+    refuses(StreamevalError, "directory does not exist", small.save, tmp_path / "no" / "page.html")
 
 
 def test_out_is_refused_before_anything_is_read(tmp_path: Path) -> None:

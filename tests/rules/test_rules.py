@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from processes import run
+from refusals import refuses
 
 from streameval import Scalar, evaluate
 from streameval.errors import OptionError
@@ -176,10 +177,9 @@ def test_distances_are_those_of_exact_fractions(how, share, limit, value, before
 )
 def test_what_is_no_rule_is_refused_with_its_place(text, place, expected):
     """The message points at the place, and shows two that are rules."""
-    with pytest.raises(OptionError, match=r"is not a rule; at .*; write") as refused:
-        Rule.read(text)
-    assert place in str(refused.value)
-    assert expected in str(refused.value)
+    refused = refuses(OptionError, r"is not a rule; at .*; write", Rule.read, text)
+    assert place in refused
+    assert expected in refused
 
 
 @pytest.mark.parametrize(
@@ -340,8 +340,7 @@ def test_values_and_their_differences_are_judged(table):
     assert (made.judgements[0].rule, made.judgements[0].text, made.passed) == ("gain", rules[0], True)
     assert (made.judgements[0].value, made.judgements[0].ci_lower) == (gain, None)
     assert found.judgements == ()
-    with pytest.raises(OptionError, match="no sampling intervals were asked for"):
-        found.judge("roc_auc[v1] >= 0.5 @95%")
+    refuses(OptionError, "no sampling intervals were asked for", found.judge, "roc_auc[v1] >= 0.5 @95%")
 
 
 def test_a_level_judges_the_interval_of_that_level(found):
@@ -429,8 +428,7 @@ def test_a_rule_of_slices_names_slices_and_one_column_that_are_there() -> None:
         ("roc_auc {zone=*} >= 0.5", "it is of a, b; say which in brackets"),
         ("pr_auc[a] {zone=*} >= 0.5", "it was not computed"),
     ):
-        with pytest.raises(OptionError, match=reason):
-            found.judge(rule)
+        refuses(OptionError, reason, found.judge, rule)
 
 
 @pytest.mark.parametrize("slices", ["{source=*}", "{*}", "{source=psy}"])
@@ -467,5 +465,4 @@ def test_differences_by_slice_hold_for_all_judged_slices_together(slices: str) -
 )
 def test_rules_of_nights_are_for_stores(found, rule, expected):
     """The message says where they belong."""
-    with pytest.raises(OptionError, match=f"{expected}.*streameval check"):
-        found.judge(rule)
+    refuses(OptionError, f"{expected}.*streameval check", found.judge, rule)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from processes import opened
 from pyarrow import fs
+from refusals import refuses
 
 from streameval import evaluate
 from streameval.engine import fold as folding
@@ -282,8 +283,7 @@ def test_slow_footers_are_read_in_parallel(tree: Path, monkeypatch: pytest.Monke
     assert plan(tree, COLUMNS) == expected
     (tree / "night=2026-01-03" / "part-1.parquet").write_bytes(b"PAR1")
     assert plan(tree, COLUMNS, on_error="skip").rows == 150
-    with pytest.raises(CorruptFileError, match=r"03/part-1.parquet"):
-        plan(tree, COLUMNS)
+    refuses(CorruptFileError, r"03/part-1.parquet", plan, tree, COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -336,8 +336,7 @@ def test_reader_is_read_once() -> None:
     scan = plan(table.to_reader(), COLUMNS)
     assert (scan.rows, scan.splittable, len(scan.pieces)) == (-1, False, 1)
     assert sum(batch.num_rows for batch in read(scan.pieces[0], scan.schema)) == 10
-    with pytest.raises(MissingInputError, match=r"only once.*a table or a path"):
-        list(read(scan.pieces[0], scan.schema))
+    refuses(MissingInputError, r"only once.*a table or a path", list, read(scan.pieces[0], scan.schema))
     scan = plan(Exporter(table), COLUMNS)
     assert [sum(batch.num_rows for batch in read(scan.pieces[0], scan.schema)) for _ in range(2)] == [10, 10]
 
@@ -351,10 +350,8 @@ def test_frames_convert_what_is_asked_for() -> None:
     with pytest.raises(SchemaError, match=r"DataFrame: column 'mess' mixes types.*astype") as raised:
         plan(frame, ["mess"])
     assert isinstance(raised.value.__cause__, pa.ArrowException)
-    with pytest.raises(MissingColumnError, match=r"did you mean 'score'\? It has: score, c, mess, 7"):
-        plan(frame, ["scor"])
-    with pytest.raises(SchemaError, match="2 columns are named 'a'"):
-        plan(pd.DataFrame([[1, 2]], columns=["a", "a"]), ["a"])
+    refuses(MissingColumnError, r"did you mean 'score'\? It has: score, c, mess, 7", plan, frame, ["scor"])
+    refuses(SchemaError, "2 columns are named 'a'", plan, pd.DataFrame([[1, 2]], columns=["a", "a"]), ["a"])
 
 
 def test_scan_imports_no_frame_or_engine(tree: Path) -> None:
@@ -602,8 +599,7 @@ def test_types_that_clash(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", pa.table({"x": pa.array([1], pa.int8())}))
     write(tmp_path / "b.parquet", pa.table({"x": [1]}))
     write(tmp_path / "c.parquet", pa.table({"x": [0.5]}))
-    with pytest.raises(SchemaError, match=r"c.parquet: column 'x' is double, but int64 in \S*/b.parquet"):
-        plan(tmp_path, ["x"])
+    refuses(SchemaError, r"c.parquet: column 'x' is double, but int64 in \S*/b.parquet", plan, tmp_path, ["x"])
 
 
 # Errors
@@ -611,54 +607,43 @@ def test_types_that_clash(tmp_path: Path) -> None:
 
 def test_missing_inputs(tmp_path: Path) -> None:
     """Paths that do not exist, patterns without a match and empty directories are named."""
-    with pytest.raises(MissingInputError, match="/nowhere: no such file or directory"):
-        plan(tmp_path / "nowhere", COLUMNS)
-    with pytest.raises(MissingInputError, match="nowhere: no such file or directory"):
-        plan((tmp_path / "nowhere").as_uri(), COLUMNS)
+    refuses(MissingInputError, "/nowhere: no such file or directory", plan, tmp_path / "nowhere", COLUMNS)
+    refuses(MissingInputError, "nowhere: no such file or directory", plan, (tmp_path / "nowhere").as_uri(), COLUMNS)
     for pattern in ("*.parquet", "nowhere/*/x", "**/*.parquet", "**"):
-        with pytest.raises(MissingInputError, match="the pattern matches no file"):
-            plan(f"{tmp_path}/{pattern}", COLUMNS)
+        refuses(MissingInputError, "the pattern matches no file", plan, f"{tmp_path}/{pattern}", COLUMNS)
     (tmp_path / "_hidden").touch()
-    with pytest.raises(MissingInputError, match="holds no Parquet files"):
-        plan(tmp_path, COLUMNS)
-    with pytest.raises(MissingInputError, match="path is empty"):
-        plan("", COLUMNS)
-    with pytest.raises(MissingInputError, match="no rows"):
-        plan([], COLUMNS)
+    refuses(MissingInputError, "holds no Parquet files", plan, tmp_path, COLUMNS)
+    refuses(MissingInputError, "path is empty", plan, "", COLUMNS)
+    refuses(MissingInputError, "no rows", plan, [], COLUMNS)
 
 
 def test_no_rows(tmp_path: Path) -> None:
     """Data without a single row are refused."""
     write(tmp_path / "a.parquet", sample(0))
     for data in (tmp_path, sample(0), [tmp_path / "a.parquet", sample(0)], sample(0).to_pandas()):
-        with pytest.raises(MissingInputError, match="no rows"):
-            plan(data, COLUMNS)
+        refuses(MissingInputError, "no rows", plan, data, COLUMNS)
 
 
 def test_uris_that_cannot_be_opened() -> None:
     """A URI with an unknown scheme is an error, and its credentials are not repeated."""
-    with pytest.raises(MissingInputError, match=r"^nope://bucket/x: cannot open this URI"):
-        plan("nope://bucket/x", COLUMNS)
-    with pytest.raises(MissingInputError) as raised:
-        plan("s3://key:secret@bucket/x?not_an_option=hidden", COLUMNS)
-    assert str(raised.value).startswith("s3://bucket/x: cannot open")
-    assert "secret" not in str(raised.value)
+    refuses(MissingInputError, r"^nope://bucket/x: cannot open this URI", plan, "nope://bucket/x", COLUMNS)
+    raised = refuses(MissingInputError, "", plan, "s3://key:secret@bucket/x?not_an_option=hidden", COLUMNS)
+    assert raised.startswith("s3://bucket/x: cannot open")
+    assert "secret" not in raised
 
 
 def test_missing_columns(tree: Path) -> None:
     """A missing column names the file, the nearest column, and what there is, Hive keys included."""
-    with pytest.raises(
-        MissingColumnError, match=r"01/part-0.parquet: no column 'scroe'; did you mean 'score'\?"
-    ) as raised:
-        plan(tree, ["scroe"])
-    assert str(raised.value).endswith("It has: label, text, score, night")
+    raised = refuses(
+        MissingColumnError, r"01/part-0.parquet: no column 'scroe'; did you mean 'score'\?", plan, tree, ["scroe"]
+    )
+    assert raised.endswith("It has: label, text, score, night")
     write(tree / "night=2026-01-04" / "p.parquet", pa.table({f"x{i}": [i] for i in range(60)}))
     with pytest.raises(
         MissingColumnError, match=r"04/p.parquet: no column 'score'; it has: x0, .*, x39, … \(61 in all\)"
     ):
         plan(tree, ["score"])
-    with pytest.raises(MissingColumnError, match="the Table: no column 'a'"):
-        plan(pa.table({"b": [1]}), ["a"])
+    refuses(MissingColumnError, "the Table: no column 'a'", plan, pa.table({"b": [1]}), ["a"])
 
 
 def test_names_that_look_alike_are_spelled_out() -> None:
@@ -670,8 +655,7 @@ def test_names_that_look_alike_are_spelled_out() -> None:
 def test_columns_named_twice(tmp_path: Path) -> None:
     """Two columns of one name in a file cannot be told apart."""
     write(tmp_path / "a.parquet", pa.table([[1], [2]], names=["x", "x"]))
-    with pytest.raises(SchemaError, match=r"a.parquet: 2 columns are named 'x'"):
-        plan(tmp_path, ["x"])
+    refuses(SchemaError, r"a.parquet: 2 columns are named 'x'", plan, tmp_path, ["x"])
 
 
 def test_damage_of_any_byte(tmp_path: Path) -> None:
@@ -706,8 +690,7 @@ def test_files_that_change(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError, match=r"a.parquet: it was replaced or changed since it was listed"):
         list(read(scan.pieces[0], scan.schema))
     path.unlink()
-    with pytest.raises(MissingInputError, match=r"a.parquet: no such file"):
-        list(read(scan.pieces[0], scan.schema))
+    refuses(MissingInputError, r"a.parquet: no such file", list, read(scan.pieces[0], scan.schema))
 
 
 def _replace(path: Path, other: bytes) -> None:
@@ -751,8 +734,7 @@ def test_files_that_change_while_they_are_read(tmp_path: Path, how: str, keep_ti
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     if keep_time and how == "overwritten":
         return  # same name, inode, size and time: nothing tells
-    with pytest.raises(CorruptFileError, match=r"in/a.parquet: (it was (replaced|removed)|cannot be read)"):
-        list(batches)
+    refuses(CorruptFileError, r"in/a.parquet: (it was (replaced|removed)|cannot be read)", list, batches)
 
 
 def test_a_file_that_changes_is_left_out_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -784,11 +766,9 @@ def test_permission_denied(tree: Path, monkeypatch: pytest.MonkeyPatch, error: O
     scan = plan(tree, COLUMNS)
     with monkeypatch.context() as patch:
         patch.setattr(pq, "read_metadata", refuse)
-        with pytest.raises(CorruptFileError, match=r"01/part-0.parquet: permission denied; grant read access"):
-            plan(tree, COLUMNS)
+        refuses(CorruptFileError, r"01/part-0.parquet: permission denied; grant read access", plan, tree, COLUMNS)
     monkeypatch.setattr(pa, "OSFile", refuse)
-    with pytest.raises(CorruptFileError, match=r"01/part-0.parquet: permission denied"):
-        list(read(scan.pieces[0], scan.schema))
+    refuses(CorruptFileError, r"01/part-0.parquet: permission denied", list, read(scan.pieces[0], scan.schema))
 
 
 def test_readers_that_fail() -> None:
@@ -805,12 +785,9 @@ def test_readers_that_fail() -> None:
 
 def test_options() -> None:
     """Unknown kinds of data, unknown policies and an empty request are errors of the call."""
-    with pytest.raises(OptionError, match="cannot read data of type int"):
-        plan(3, COLUMNS)
-    with pytest.raises(OptionError, match="'raise' or 'skip', not 'ignore'"):
-        plan(sample(1), COLUMNS, on_error="ignore")
-    with pytest.raises(OptionError, match="at least one column"):
-        plan(sample(1), [])
+    refuses(OptionError, "cannot read data of type int", plan, 3, COLUMNS)
+    refuses(OptionError, "'raise' or 'skip', not 'ignore'", plan, sample(1), COLUMNS, on_error="ignore")
+    refuses(OptionError, "at least one column", plan, sample(1), [])
 
 
 def test_globs_list_only_what_they_need(tree: Path) -> None:

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
 from streameval import Store, attribute, evaluate, scan
 from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError
@@ -180,8 +181,7 @@ def test_every_type_is_compared(tmp_path: Path, where: Any, rows: int) -> None:
         if rows:
             assert evaluate(data, score="score", where=where).rows == rows
         else:
-            with pytest.raises(MissingInputError, match="no row meets where"):
-                evaluate(data, score="score", where=where)
+            refuses(MissingInputError, "no row meets where", evaluate, data, score="score", where=where)
 
 
 WHOLE = [0, 1, 2**53, 2**53 + 1, 2**63 - 1]
@@ -255,8 +255,7 @@ def test_columns_of_numbers_are_compared_exactly(kinds: tuple[pa.DataType, pa.Da
 )
 def test_what_cannot_be_a_filter_is_refused(where: Any, message: str) -> None:
     """Syntax with its place, types with the remedy."""
-    with pytest.raises(OptionError, match=message):
-        evaluate(table([(1, 2, 0.5, "x", True)]), score="f", where=where)
+    refuses(OptionError, message, evaluate, table([(1, 2, 0.5, "x", True)]), score="f", where=where)
 
 
 def test_a_value_of_the_wrong_type_names_the_file(tmp_path: Path) -> None:
@@ -399,5 +398,4 @@ def test_a_file_that_cannot_be_read_again_is_not_pruned(tmp_path: Path) -> None:
         else:
             part.write_bytes(content)
         left = prune(found, Where.of("score > 25").bound(found.schema))[0]
-        with pytest.raises(CorruptFileError, match=r"part\.parquet"):
-            list(scan.read(left.pieces[0], left.schema))
+        refuses(CorruptFileError, r"part\.parquet", list, scan.read(left.pieces[0], left.schema))

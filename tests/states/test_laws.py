@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from small_sizes import sizes
 from strategies import SUBJECTS, Subject, by_name, difference
 
@@ -174,8 +175,7 @@ def test_a_sketch_keeps_its_rank_error(parts: list[list[float]], q: float) -> No
 def test_states_of_different_specs_do_not_merge() -> None:
     """A merge with other options raises and names both."""
     for subject in SUBJECTS:
-        with pytest.raises(IncompatibleStatesError, match=r"='column'.*='another'"):
-            subject.spec.empty().merge(subject.another.empty())
+        refuses(IncompatibleStatesError, r"='column'.*='another'", subject.spec.empty().merge, subject.another.empty())
 
 
 EXACT = [s for s in SUBJECTS if isinstance(s.spec, ScoreSpec)]
@@ -343,26 +343,21 @@ def _with(change: Callable[[dict[bytes, bytes]], Any]) -> list[pa.RecordBatch]:
 )
 def test_foreign_and_damaged_metadata_are_refused(change: Callable[[dict[bytes, bytes]], Any], message: str) -> None:
     """What cannot be read is refused by name, in one line."""
-    with pytest.raises(FormatError, match=message) as caught:
-        codec.load(_with(change))
-    assert "\n" not in str(caught.value)
+    refuses(FormatError, message, codec.load, _with(change))
 
 
 def test_damaged_tables_are_refused() -> None:
     """No batches, lost batches, other columns and nulls are refused."""
     schema, batches = _parts(_folded("score_counts-f4"))
     [batch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    with pytest.raises(FormatError, match="no batches"):
-        codec.load([])
-    with pytest.raises(FormatError, match="incomplete"):
-        codec.load([batch.slice(0, 2)])
+    refuses(FormatError, "no batches", codec.load, [])
+    refuses(FormatError, "incomplete", codec.load, [batch.slice(0, 2)])
     with pytest.raises(FormatError, match="columns"):
         codec.load([batch.select(["key", "positives"]).replace_schema_metadata(schema.metadata)])
     nulls = pa.RecordBatch.from_arrays(
         [batch.column(0), pa.nulls(len(batch), pa.int64()), *batch.columns[2:]], schema=schema
     )
-    with pytest.raises(FormatError, match="nulls"):
-        codec.load([nulls])
+    refuses(FormatError, "nulls", codec.load, [nulls])
 
 
 def _bad(fact: Any) -> list[Any]:
@@ -385,8 +380,7 @@ def test_facts_that_no_state_has_are_refused() -> None:
         for name in header.keys() - {"spec"}:
             for bad in _bad(header[name]):
                 facts = {**schema.metadata, b"streameval.header": json.dumps({**header, name: bad}).encode()}
-                with pytest.raises(FormatError, match="damaged"):
-                    codec.load([batch.replace_schema_metadata(facts) for batch in written])
+                refuses(FormatError, "damaged", codec.load, [batch.replace_schema_metadata(facts) for batch in written])
     with pytest.raises(FormatError, match="damaged"):
         codec.load(_with(lambda facts: facts.update({b"streameval.header": b"[" * 200_000})))
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
+from refusals import refuses
 
 from streameval import Store, evaluate, plan_labels
 from streameval.errors import LabelError, NullError, OptionError
@@ -106,10 +107,8 @@ def test_a_store_is_a_pilot(tmp_path: Path) -> None:
     assert sum(one["rows"] for one in part.strata) == 6000
     assert [one["pilot"] for one in part.strata] == [one["pilot"] for one in plan.strata]
     assert set(part.ids["id"].to_pylist()) <= set(new["id"].to_pylist())
-    with pytest.raises(OptionError, match="no column 't'"):
-        plan_labels(new, pilot=store.name, **how | {"score": "t"})
-    with pytest.raises(OptionError, match="label would change nothing"):
-        plan_labels(data, pilot=store.name, label="truth", **how)
+    refuses(OptionError, "no column 't'", plan_labels, new, pilot=store.name, **how | {"score": "t"})
+    refuses(OptionError, "label would change nothing", plan_labels, data, pilot=store.name, label="truth", **how)
     designs: dict[str, dict[str, Any]] = {"strata": {"sampled_by": "strata=truth"}, "none": {"unlabelled": "drop"}}
     for name, design in designs.items():
         Store(tmp_path / name).update(tmp_path / "data", score="s", **design)
@@ -127,11 +126,9 @@ def test_ids_and_purposes_that_do_not_fit_are_refused() -> None:
     """Null ids, repeated ids, numbers of points, and data without labels."""
     data = pilot(2000, 400)
     nulls = data.set_column(0, "id", pa.array([None, *data["id"].to_pylist()[1:]]))
-    with pytest.raises(NullError, match="'id' has nulls"):
-        plan_labels(nulls, id="id", score="s", for_=PURPOSE)
+    refuses(NullError, "'id' has nulls", plan_labels, nulls, id="id", score="s", for_=PURPOSE)
     twice = data.set_column(0, "id", pa.array(["a"] * 2000))
-    with pytest.raises(LabelError, match="has 'a' in several rows"):
-        plan_labels(twice, id="id", score="s", for_=PURPOSE, budget=100)
+    refuses(LabelError, "has 'a' in several rows", plan_labels, twice, id="id", score="s", for_=PURPOSE, budget=100)
     for name in ("agc@0.1", "f1_max", "precision@recall=0.9", "ece"):
         with pytest.raises(OptionError, match=r"gets no interval from sampled labels: .*; name a threshold"):
             plan_labels(data, id="id", score="s", for_=name)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from nightly import CLUSTERS, DATA, FEW, NIGHTS, OPTIONS, SCORES, correct, land
 from processes import run
+from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import DataError, LabelError, MissingInputError, OptionError, SchemaError, StoreError
@@ -165,8 +166,7 @@ def test_versions_that_never_were_are_refused(data, tmp_path):
     for as_of in ("9999-12-31", "9999-12-31T23:59:59.999999"):  # OverflowError
         assert store.evaluate(as_of=as_of).to_json() == store.evaluate().to_json()
     for as_of in (7, "2001-01-01", "yesterday"):
-        with pytest.raises(OptionError, match="as_of"):
-            store.evaluate(as_of=as_of)
+        refuses(OptionError, "as_of", store.evaluate, as_of=as_of)
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
@@ -178,13 +178,10 @@ def test_two_places_of_one_name_are_refused(data, tmp_path):
     store.update(data, **FEW)
     land(NIGHTS[0], tmp_path / "other")
     other = correct(NIGHTS[0], tmp_path / "other")
-    with pytest.raises(DataError, match="use replace"):
-        store.update(other)
-    with pytest.raises(DataError, match=r"in .*data and in .*other"):
-        store.update([data, other])
+    refuses(DataError, "use replace", store.update, other)
+    refuses(DataError, r"in .*data and in .*other", store.update, [data, other])
     assert store.replace(other).changed == (NIGHTS[0],)
-    with pytest.raises(MissingInputError, match="no such partition to replace"):
-        store.replace(land(NIGHTS[9], data))
+    refuses(MissingInputError, "no such partition to replace", store.replace, land(NIGHTS[9], data))
 
 
 def test_labels_of_all_nights_must_be_two_classes(tmp_path):
@@ -194,8 +191,7 @@ def test_labels_of_all_nights_must_be_two_classes(tmp_path):
         night(tmp_path / "data", name, label=pa.array(labels, pa.int8()), score=pa.array([0.5, 0.25]))
     store.update(tmp_path / "data" / "night=1", score="score")
     message = r"/data/night=2: label column 'label' has the values 0, 2, .* partitions, 0, 1; .* create another store"
-    with pytest.raises(LabelError, match=message):
-        store.update(tmp_path / "data")
+    refuses(LabelError, message, store.update, tmp_path / "data")
     assert len(store.partitions()) == 1
     night(tmp_path / "data", "night=1", label=pa.array([0, 2], pa.int8()), score=pa.array([0.5, 0.25]))
     assert store.replace(tmp_path / "data" / "night=1").changed == ("night=1",)
@@ -212,20 +208,16 @@ def test_a_narrower_type_is_widened_and_a_wider_one_refused(tmp_path):
     store.update(tmp_path / "data" / "night=1", score="score")
     store.update(tmp_path / "data" / "night=2")
     assert store.evaluate().rows == 6
-    with pytest.raises(SchemaError, match="night=3"):
-        store.update(tmp_path / "data")
+    refuses(SchemaError, "night=3", store.update, tmp_path / "data")
 
 
 def test_a_store_that_is_not_there_is_said_to_be_so(tmp_path):
     """Looking, replacing and removing need a store; a foreign table is none."""
     store = Store(tmp_path / "store")
     for use in (store.evaluate, lambda: store.replace(DATA), lambda: store.remove(NIGHTS[0])):
-        with pytest.raises(StoreError, match="there is no store"):
-            use()
-    with pytest.raises(OptionError, match="local disk or on S3"):
-        Store("gs://bucket/store")
-    with pytest.raises(OptionError, match="a store folds files"):
-        store.update(pa.table({"label": [0, 1]}), score="label")
+        refuses(StoreError, "there is no store", use)
+    refuses(OptionError, "local disk or on S3", Store, "gs://bucket/store")
+    refuses(OptionError, "a store folds files", store.update, pa.table({"label": [0, 1]}), score="label")
 
 
 # -- the command line -------------------------------------------------------------------------------------------------
@@ -271,16 +263,13 @@ def test_the_date_of_a_night_is_that_of_its_key(tmp_path):
     rows = pq.read_metadata(DATA / NIGHTS[0] / "part-0.parquet").num_rows
     assert store.evaluate(since="2026-01").rows == 2 * rows
     assert store.evaluate(until="2026-01-31").rows == rows
-    with pytest.raises(MissingInputError, match="no partition has a date in this range"):
-        store.evaluate(until="2025-12-31")
-    with pytest.raises(OptionError, match="since='2026-01-32' must be a date"):
-        store.evaluate(since="2026-01-32")
+    refuses(MissingInputError, "no partition has a date in this range", store.evaluate, until="2025-12-31")
+    refuses(OptionError, "since='2026-01-32' must be a date", store.evaluate, since="2026-01-32")
     forecast = store.vacuum(keep="30d", dry_run=True)
     assert forecast.bounded == ("model=20251101/night=2026-01-01",)
     store.update(tmp_path / "dt", score="score_q")
     for refused in (lambda: store.evaluate(since="2026-01-01"), lambda: store.vacuum(keep="30d", dry_run=True)):
-        with pytest.raises(OptionError, match=r"dt=2026-01-03/run=20260201: .* two dates \(2026-01-03 and 2026-02-01"):
-            refused()
+        refuses(OptionError, r"dt=2026-01-03/run=20260201: .* two dates \(2026-01-03 and 2026-02-01", refused)
 
 
 def test_labels_of_one_sign_ask_for_the_positive_one_of_a_new_store(tmp_path):
@@ -312,8 +301,7 @@ def test_all_nights_can_be_removed_and_come_back(data, tmp_path):
     store = Store(tmp_path / "store")
     store.update(data, **FEW)
     store.remove(NIGHTS[:3])
-    with pytest.raises(MissingInputError, match="no partitions"):
-        store.evaluate()
+    refuses(MissingInputError, "no partitions", store.evaluate)
     assert store.update(data).new == tuple(NIGHTS[:3])
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import DataError, FormatError, StoreError
@@ -72,8 +73,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(Ledger, "commit", kill)
         patch.setattr(RowTable, "commit", kill)
         for killed in (lambda: store.update(folder / "data"), lambda: store.check("rows >= 1")):
-            with pytest.raises(Killed):
-                killed()
+            refuses(Killed, "", killed)
     assert len(list((folder / "store" / "states").iterdir())) == 3
     return folder
 
@@ -204,8 +204,7 @@ def test_a_check_that_was_paused_for_long_is_refused(begun, tmp_path):
     store.vacuum(grace="0s")
     one = judgements_of(store)[0]
     paused.add(one)
-    with pytest.raises(StoreError):
-        paused.write()
+    refuses(StoreError, "", paused.write)
     assert len(store._context.judgements().rules) == 13
 
 
@@ -236,11 +235,8 @@ def test_damaged_judgements_are_told_with_a_remedy_that_works(begun, tmp_path, c
     told = store.info()
     assert (told.nights, told.failing, dict(told.lines())["failing"]) == (2, None, "unknown")
     for verb in (lambda: store.check("rows >= 1"), store.diagnose, lambda: store.accept(NAMES[1], "known")):
-        with pytest.raises(
-            StoreError, match=r"checks: cannot be read: .*, or move it away and check again: "
-        ) as caught:
-            verb()
-        assert str(caught.value) == told.damaged[0]
+        caught = refuses(StoreError, r"checks: cannot be read: .*, or move it away and check again: ", verb)
+        assert caught == told.damaged[0]
     if lost == "log":
         store.vacuum(grace="0s")
         assert told.damaged[0] in caplog.text

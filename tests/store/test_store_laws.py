@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nightly import FEW, NIGHTS, land
 from processes import obey_permissions
+from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import MissingInputError, OptionError
@@ -57,8 +58,7 @@ def test_a_store_in_the_wrong_place_is_refused_before_anything_is_written(data, 
     (tmp_path / "other" / "notes.txt").write_text("mine")
     before = tree(tmp_path)
     for verb in (lambda s, d: s.update(d, **FEW), lambda s, d: s.update(d, dry_run=True, **FEW)):
-        with pytest.raises(OptionError, match=message):
-            verb(Store(tmp_path / store), tmp_path / named)
+        refuses(OptionError, message, verb, Store(tmp_path / store), tmp_path / named)
     assert tree(tmp_path) == before
 
 
@@ -67,12 +67,9 @@ def test_a_pattern_that_meets_the_store_is_refused(data, tmp_path):
     shutil.move(data, tmp_path / "in" / "data")
     store = Store(tmp_path / "in" / "store")
     store.update(tmp_path / "in" / "data", **FEW)
-    with pytest.raises(OptionError, match="which the data name, lies in it"):
-        store.update([tmp_path / "in" / "*" / "*"])
-    with pytest.raises(OptionError, match="lie in it"):
-        store.replace(tmp_path / "in" / "store" / "states")
-    with pytest.raises(OptionError, match="lie in it"):
-        store.add(score="score_nb", data=tmp_path / "in" / "store")
+    refuses(OptionError, "which the data name, lies in it", store.update, [tmp_path / "in" / "*" / "*"])
+    refuses(OptionError, "lie in it", store.replace, tmp_path / "in" / "store" / "states")
+    refuses(OptionError, "lie in it", store.add, score="score_nb", data=tmp_path / "in" / "store")
 
 
 def test_hidden_and_temporary_files_of_other_tools_are_known(data, tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import LabelError, OptionError
@@ -99,8 +100,7 @@ def test_units_are_drawn_from_all_nights(tmp_path: Path) -> None:
     part = rows.set_column(0, "label", pa.array(rows["label"].to_numpy(zero_copy_only=False), mask=~there))
     again = Store(tmp_path / "again")
     again.update(land(part.cast(rows.schema), tmp_path / "part"), **METRICS, **design)
-    with pytest.raises(LabelError, match="labelled in part"):
-        again.evaluate(last=1)
+    refuses(LabelError, "labelled in part", again.evaluate, last=1)
 
 
 def test_late_labels_are_a_sample(tmp_path: Path) -> None:
@@ -120,18 +120,15 @@ def test_late_labels_are_a_sample(tmp_path: Path) -> None:
         ages = store.maturity("roc_auc", of="s", ages=[1]).rows
         assert [row.change for row in ages] == [0] * 4
         assert len(store.add(labels_open="9d", label_conflicts="latest", data=data).changed) == opened
-    with pytest.raises(OptionError, match=r"weight='t'.*create another store"):
-        store.update(data, weight="t")
+    refuses(OptionError, r"weight='t'.*create another store", store.update, data, weight="t")
 
 
 def test_what_a_sample_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
     """Slices, clusters, weights, another design, columns of the design, and comparisons; drift has values alone."""
     data, store = land(table(**DESIGNS[3]), tmp_path / "data"), Store(tmp_path / "store")
     for more in ({"by": "kind"}, {"weight": "t"}, {"approx": True}, {"unlabelled": "drop"}):
-        with pytest.raises(OptionError, match=next(iter(more))):
-            store.update(data, **METRICS, **DESIGNS[3], **more)
-    with pytest.raises(OptionError, match="its numbers are not strata"):
-        store.update(data, score="s", sampled_by="strata=t")
+        refuses(OptionError, next(iter(more)), store.update, data, **METRICS, **DESIGNS[3], **more)
+    refuses(OptionError, "its numbers are not strata", store.update, data, score="s", sampled_by="strata=t")
     store.update(data, **METRICS, **DESIGNS[3])
     for verb in (
         lambda: store.update(data, sampled_by="uniform"),
@@ -142,14 +139,10 @@ def test_what_a_sample_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
         lambda: store.vacuum(keep="1d"),
         lambda: store.evaluate(against="2026-01-01..2026-01-02"),
     ):
-        with pytest.raises(OptionError, match=r"sampled|says how|estimates"):
-            verb()
+        refuses(OptionError, r"sampled|says how|estimates", verb)
     for verb in (lambda: store.evaluate(cluster="unit"), lambda: store.maturity("roc_auc")):  # adding is refused
-        with pytest.raises(OptionError, match=r"; create (another store|one with it)$"):
-            verb()
-    with pytest.raises(OptionError, match="leave out where"):
-        store.evaluate(where="kind = 'a'")
+        refuses(OptionError, r"; create (another store|one with it)$", verb)
+    refuses(OptionError, "leave out where", store.evaluate, where="kind = 'a'")
     for verb in (lambda: store.evaluate(by="kind"), lambda: store.history("roc_auc", by="kind")):
-        with pytest.raises(OptionError, match="sampled labels have none"):
-            verb()
+        refuses(OptionError, "sampled labels have none", verb)
     assert len(store.add(score="p", nan="drop", data=data).changed) == 4

@@ -13,6 +13,7 @@ import pytest
 from golden import cases, close, wanted
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from streameval.arrays.contingency.confusion import confmat2_type
 from streameval.arrays.contingency.table import ConfusionMatrix2, ContingencyTable
@@ -66,10 +67,8 @@ def test_reference_values(case: dict[str, Any]) -> None:
 def test_fractional_cells_are_refused_where_whole_counts_are_needed() -> None:
     """The exact test and the expected mutual information name what they need."""
     matrix = ConfusionMatrix2(0.5, 1, 2, 3)
-    with pytest.raises(DataError, match="hypergeometric needs whole counts"):
-        matrix.hypergeometric()
-    with pytest.raises(DataError, match="expected mutual information needs whole counts"):
-        matrix.adjusted_mutual_info()
+    refuses(DataError, "hypergeometric needs whole counts", matrix.hypergeometric)
+    refuses(DataError, "expected mutual information needs whole counts", matrix.adjusted_mutual_info)
 
 
 def fisher(matrix: ConfusionMatrix2) -> float:
@@ -119,20 +118,16 @@ def test_constructors_agree() -> None:
 @pytest.mark.parametrize("bad", [-1, math.nan, math.inf, None, "3", 1j])
 def test_bad_counts_are_refused_by_name(bad: Any) -> None:
     """A count that is not a finite number of at least 0 is named."""
-    with pytest.raises(DataError, match=r"FP is .*; counts must be finite numbers of at least 0"):
-        ConfusionMatrix2(1, 2, bad, 3)
+    refuses(DataError, r"FP is .*; counts must be finite numbers of at least 0", ConfusionMatrix2, 1, 2, bad, 3)
 
 
 def test_bad_options_are_refused_by_name() -> None:
     """Unknown models, means, measures and impossible universes are named with the choices."""
     matrix = ConfusionMatrix2(1, 2, 3, 4)
-    with pytest.raises(OptionError, match="model is 'm9'; choose"):
-        matrix.expected("m9")
-    with pytest.raises(OptionError, match="mean is 'median'; choose"):
-        matrix.mic_scores(mean="median")
+    refuses(OptionError, "model is 'm9'; choose", matrix.expected, "m9")
+    refuses(OptionError, "mean is 'median'; choose", matrix.mic_scores, mean="median")
     for name in ("kapa", "shape", "expected"):
-        with pytest.raises(OptionError, match=f"'{name}' is not a measure"):
-            matrix.get_score(name)
+        refuses(OptionError, f"'{name}' is not a measure", matrix.get_score, name)
     with pytest.raises(OptionError, match="universe_size is 2, but the two sets have 3"):
         ConfusionMatrix2.from_sets("ab", "bc", universe_size=2)
 

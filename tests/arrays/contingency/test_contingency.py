@@ -20,6 +20,7 @@ import pytest
 from golden import cases, close, wanted
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from streameval.arrays.contingency import table as forms
 from streameval.arrays.contingency.table import ClusteringMetrics, ConfusionMatrix2, ContingencyTable
@@ -443,8 +444,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
 @pytest.mark.parametrize(("call", "error", "message"), REFUSED)
 def test_refusals(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     """Bad counts, lengths, shapes and names are refused by one line that names them."""
-    with pytest.raises(error, match=message):
-        call()
+    refuses(error, message, call)
 
 
 @contextmanager
@@ -470,8 +470,7 @@ def test_interval_of_a_metric_holds_its_value() -> None:
         value = float(table.assignment_score(**getattr(metric.measure.function, "keywords", {})))
         assert low < high
         assert low <= value <= high
-    with pytest.raises(OptionError, match="has not been solved"):
-        clustering_metric("assignment_score").compute(table.summary)
+    refuses(OptionError, "has not been solved", clustering_metric("assignment_score").compute, table.summary)
 
 
 @settings(deadline=None)
@@ -596,8 +595,7 @@ def test_a_name_is_a_metric_or_refused(name: str) -> None:
     try:
         metrics = clustering_metrics([name])
     except OptionError:
-        with pytest.raises(OptionError, match="is not a clustering metric"):
-            clustering_metric(name)
+        refuses(OptionError, "is not a clustering metric", clustering_metric, name)
         return
     for metric in metrics:
         assert clustering_metric(metric.name).element == metric.element

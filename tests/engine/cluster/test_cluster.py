@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from processes import run
+from refusals import refuses
 
 import streameval
 from streameval import attribute, evaluate
@@ -421,11 +422,9 @@ def test_a_path_that_workers_cannot_see_names_the_worker(
 def test_an_error_of_the_data_comes_back_at_once(client: Any) -> None:
     """Labels of three classes are not tried again; the error is that of threads."""
     table = pa.table({"label": [0, 1, 2], "score": [0.1, 0.9, 0.4]})
-    with pytest.raises(LabelError) as here:
-        evaluate(table, score="score", threads=1)
-    with pytest.raises(LabelError) as there:
-        evaluate(table, score="score", client=client)
-    assert str(there.value) == str(here.value)
+    here = refuses(LabelError, "", evaluate, table, score="score", threads=1)
+    there = refuses(LabelError, "", evaluate, table, score="score", client=client)
+    assert there == here
 
 
 def damaged(folder: Path) -> str:
@@ -443,8 +442,7 @@ def damaged(folder: Path) -> str:
 def test_a_file_that_never_reads_is_an_error_or_left_out(client: Any, tmp_path: Path) -> None:
     """The error names it; told to skip, the run leaves it out and lists it, as threads do."""
     data = damaged(tmp_path)
-    with pytest.raises(CorruptFileError, match=r"part-1.parquet: cannot be read"):
-        evaluate(data, score="score", client=client)
+    refuses(CorruptFileError, r"part-1.parquet: cannot be read", evaluate, data, score="score", client=client)
     found = [evaluate(data, score="score", on_error="skip", **where) for where in ({"client": client}, {"threads": 1})]
     assert found[0].to_json() == found[1].to_json()
     assert [Path(name).name for name, _ in found[0].skipped] == ["part-1.parquet"]
@@ -499,8 +497,7 @@ def test_dask_frames_and_delayed_tables_are_read_partition_by_partition(client: 
 def test_a_reader_cannot_leave_its_process(client: Any) -> None:
     """A stream of this process is refused with the remedy."""
     data = pa.table({"label": [0, 1], "score": [0.1, 0.9]}).to_reader()
-    with pytest.raises(OptionError, match="cannot leave this process; give threads="):
-        evaluate(data, score="score", client=client)
+    refuses(OptionError, "cannot leave this process; give threads=", evaluate, data, score="score", client=client)
 
 
 def test_a_partition_that_kills_its_workers_is_one_clear_error(mortal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -566,11 +563,9 @@ def test_tables_in_memory_are_sent_without_a_warning(client: Any) -> None:
 
 def test_threads_and_a_client_exclude_each_other(client: Any) -> None:
     """Both at once are refused, and so is anything but a client."""
-    with pytest.raises(OptionError, match="give one of them"):
-        evaluate(str(REAL), client=client, threads=2, **COLUMNS)
+    refuses(OptionError, "give one of them", evaluate, str(REAL), client=client, threads=2, **COLUMNS)
     for other in (7, client.cluster):
-        with pytest.raises(OptionError, match=r"must be a distributed.Client"):
-            evaluate(str(REAL), client=other, **COLUMNS)
+        refuses(OptionError, r"must be a distributed.Client", evaluate, str(REAL), client=other, **COLUMNS)
 
 
 def test_workers_that_die_when_they_are_asked_are_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:

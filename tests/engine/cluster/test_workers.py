@@ -18,6 +18,7 @@ import distributed
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from refusals import refuses
 
 from streameval import Store, evaluate, quantile_sketch, simulate
 from streameval.engine import start
@@ -123,10 +124,8 @@ def test_a_module_that_workers_lack_is_named_and_can_be_sent(
     metric = as_metric(importlib.import_module("metrics_of_a_user").Groups())
     engine, state = folded(client)
     lacks = r"worker tcp://.* cannot import module 'metrics_of_a_user' .*client\.upload_file.* or install it"
-    with pytest.raises(ClusterError, match=lacks):
-        engine.check([metric])
-    with pytest.raises(ClusterError, match=lacks):
-        engine.finalize([(state, [metric])])
+    refuses(ClusterError, lacks, engine.check, [metric])
+    refuses(ClusterError, lacks, engine.finalize, [(state, [metric])])
     client.upload_file(str(tmp_path / "metrics_of_a_user.py"))
     engine.check([metric])
     assert engine.finalize([(state, [metric])]) == [[4]]
@@ -252,11 +251,9 @@ def test_the_time_to_wait_is_an_option(tmp_path: Path) -> None:
             lambda: quantile_sketch(DATA, "score", **run),
             lambda: Store(tmp_path / "store", **run).update(tmp_path / "part.parquet", score="score"),
         ):
-            with pytest.raises(ClusterError, match=r"tcp://.* has no workers after 0\.2 s; start some"):
-                call()
+            refuses(ClusterError, r"tcp://.* has no workers after 0\.2 s; start some", call)
     for alone in (lambda: quantile_sketch(DATA, "score", scheduler_timeout=3), lambda: Store("x", scheduler_timeout=3)):
-        with pytest.raises(OptionError, match="scheduler_timeout=3 would change nothing without a scheduler"):
-            alone()
+        refuses(OptionError, "scheduler_timeout=3 would change nothing without a scheduler", alone)
     with pytest.raises(OptionError, match="a number of seconds, at least 0"):
         evaluate(DATA, score="score", client="tcp://127.0.0.1:1", scheduler_timeout=-1)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
@@ -241,19 +242,15 @@ def test_log_loss_is_infinite_unless_clipped() -> None:
     assert clipped == pytest.approx(log_loss([1, 0], [1e-15, 0.5]), rel=1e-12)
     many = fold_arrays(np.ones(MANY, np.uint8), np.linspace(0, 1, MANY))
     assert compute(many, LogLoss()).value == math.inf > compute(many, LogLoss(1e-15)).value
-    with pytest.raises(OptionError, match="log_loss"):
-        evaluate(data, score="score", metrics="brier_score", clip=1e-15)
-    with pytest.raises(OptionError, match="clip=0"):
-        evaluate(data, score="score", metrics="log_loss", clip=0.7)
+    refuses(OptionError, "log_loss", evaluate, data, score="score", metrics="brier_score", clip=1e-15)
+    refuses(OptionError, "clip=0", evaluate, data, score="score", metrics="log_loss", clip=0.7)
 
 
 @pytest.mark.parametrize("name", ["ece@0", "ece@2.5", "partial_auc@2", "fbeta_max@0", "cost_min@fp=-1,fn=1", "lift@3"])
 def test_a_value_out_of_range_is_refused(name: str) -> None:
     """Before anything is read."""
-    with pytest.raises(OptionError, match=r"is not|costs are"):
-        evaluate(drawn(rows=10), score="score", metrics=name)
-    with pytest.raises(OptionError, match="above 0 and below 1e6"):
-        FbetaMax(1e7)
+    refuses(OptionError, r"is not|costs are", evaluate, drawn(rows=10), score="score", metrics=name)
+    refuses(OptionError, "above 0 and below 1e6", FbetaMax, 1e7)
 
 
 @pytest.mark.parametrize("approx", [False, True])

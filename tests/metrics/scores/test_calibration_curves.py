@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from sklearn.calibration import calibration_curve
 from sklearn.isotonic import IsotonicRegression
 
@@ -148,25 +149,18 @@ def test_curves_that_are_not_defined_say_why() -> None:
     """Scores outside [0, 1], no rows, hidden order, no bins."""
     logits = evaluate(pa.table({"label": [0, 1], "score": [-1.0, 1.0]}), score="score")
     for name in ("reliability", "corp"):
-        with pytest.raises(OptionError, match=rf"the {name} curve of 'score' is not defined: .*\[0, 1\]"):
-            logits.curve(name)
+        refuses(OptionError, rf"the {name} curve of 'score' is not defined: .*\[0, 1\]", logits.curve, name)
     empty = evaluate(
         pa.table({"label": [0, 1], "score": pa.array([None, None], pa.float32())}), score="score", nan="drop"
     )
     for name in ("reliability", "corp"):
-        with pytest.raises(OptionError, match="not defined: no rows"):
-            empty.curve(name)
-    with pytest.raises(OptionError, match="not defined: no rows"):
-        empty.distribution()
-    with pytest.raises(OptionError, match=r"corp curve .* leave out approx \(--approx\)"):
-        found(drawn(), approx=True).curve("corp")
-    with pytest.raises(OptionError, match="not a number of bins"):
-        logits.curve("reliability@0")
-    with pytest.raises(OptionError, match="there is no curve 'reliability@x'"):
-        logits.curve("reliability@x")
+        refuses(OptionError, "not defined: no rows", empty.curve, name)
+    refuses(OptionError, "not defined: no rows", empty.distribution)
+    refuses(OptionError, r"corp curve .* leave out approx \(--approx\)", found(drawn(), approx=True).curve, "corp")
+    refuses(OptionError, "not a number of bins", logits.curve, "reliability@0")
+    refuses(OptionError, "there is no curve 'reliability@x'", logits.curve, "reliability@x")
     for bins in (0, True, 2.5, 10**9):
-        with pytest.raises(OptionError, match="is not a number of bins"):
-            logits.distribution(bins=bins)
+        refuses(OptionError, "is not a number of bins", logits.distribution, bins=bins)
 
 
 @pytest.mark.parametrize("weight", [None, "weight"])

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from truth import gain_truth, point_truth
 
 from streameval.arrays.curves import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
@@ -210,8 +211,7 @@ def test_a_share_of_any_float_type_is_read_as_its_decimal(kind):
 @pytest.mark.parametrize("truncate", [0, -1, 1.5, math.nan, math.inf])
 def test_truncation_out_of_range_is_refused(truncate):
     """A share in (0, 1] or a whole number above 1, nothing else."""
-    with pytest.raises(OptionError, match="truncate="):
-        Agc(truncate)
+    refuses(OptionError, "truncate=", Agc, truncate)
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,7 @@ def test_truncation_out_of_range_is_refused(truncate):
 )
 def test_operating_points_out_of_range_are_refused(at):
     """The message shows how it is written."""
-    with pytest.raises(OptionError, match="write fpr=X"):
-        parse_at(at)
+    refuses(OptionError, "write fpr=X", parse_at, at)
 
 
 def test_a_share_is_the_decimal_it_is_written_as():
@@ -298,8 +297,7 @@ def test_agc_approximate_gives_the_reference_values(case):
         y_true, y_score, arguments, parts = options(CASES[case], key)
         arguments |= {"interpolation": parts[3], "normalized": "normalized" in parts}
         if isinstance(expected, dict):
-            with pytest.raises(OptionError, match="exceeds the number of points"):
-                agc_approximate(y_true, y_score, **arguments)
+            refuses(OptionError, "exceeds the number of points", agc_approximate, y_true, y_score, **arguments)
         else:
             value = agc_approximate(y_true, y_score, **arguments)
             assert value == pytest.approx(float(expected), rel=1e-12, abs=1e-12, nan_ok=True), key
@@ -357,8 +355,7 @@ def test_approximation_of_few_points(label, weight):
 )  # fmt: skip
 def test_options_out_of_range_are_refused(wrong):
     """Each names the option."""
-    with pytest.raises(OptionError, match=next(iter(wrong))):
-        agc_approximate([0, 1, 1], [0.1, 0.2, 0.3], **wrong)
+    refuses(OptionError, next(iter(wrong)), agc_approximate, [0, 1, 1], [0.1, 0.2, 0.3], **wrong)
 
 
 def test_random_states_of_both_kinds():
@@ -381,5 +378,4 @@ def test_random_states_of_both_kinds():
 )  # fmt: skip
 def test_labels_that_are_none_are_refused(function, labels, error):
     """As by every other function of labels and scores: a missing label is not a negative."""
-    with pytest.raises(error, match="y_true"):
-        function(labels, [0.1, 0.2, 0.3, 0.4])
+    refuses(error, "y_true", function, labels, [0.1, 0.2, 0.3, 0.4])

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef
 
 from streameval import evaluate
@@ -135,12 +136,9 @@ def test_one_score_or_all() -> None:
     assert found.operating_points()["of"].to_pylist() == ["score", "other"]
     assert found.operating_points("other")["of"].to_pylist() == ["other"]
     assert evaluate(drawn(), score="score", metrics="roc_auc").operating_points().num_rows == 0
-    with pytest.raises(OptionError, match="name the score column"):
-        found.operating_points("none")
-    with pytest.raises(OptionError, match="which stay in its process"):
-        pickle.loads(pickle.dumps(found)).operating_points()
-    with pytest.raises(OptionError, match="no score column was evaluated"):
-        evaluate(drawn(), sketch="score").operating_points()
+    refuses(OptionError, "name the score column", found.operating_points, "none")
+    refuses(OptionError, "which stay in its process", pickle.loads(pickle.dumps(found)).operating_points)
+    refuses(OptionError, "no score column was evaluated", evaluate(drawn(), sketch="score").operating_points)
 
 
 def test_weights_far_from_one_keep_their_unit() -> None:

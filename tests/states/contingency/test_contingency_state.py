@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from scipy.optimize import linear_sum_assignment
 
 from streameval import evaluate
@@ -311,11 +312,7 @@ def test_the_confusion_matrix_counts_nan_and_refuses_what_it_cannot_know() -> No
     assert evaluate(data, score="s", nan="drop").confusion(0.3).to_array().tolist() == [[1, 0], [1, 1]]
     approx = evaluate(data, score="s", nan="drop", approx=True)
     assert approx.confusion(0.2).to_array().tolist() == [[1, 0], [1, 1]]
-    with pytest.raises(OptionError, match=r"is within the bin \[.*\) of a histogram"):
-        approx.confusion(0.30000000005)
-    with pytest.raises(OptionError, match="threshold is NaN"):
-        approx.confusion(np.nan)
-    with pytest.raises(OptionError, match="threshold='high' must be a number"):
-        approx.confusion("high")
-    with pytest.raises(OptionError, match="name the score column"):
-        approx.confusion(0.3, of="other")
+    refuses(OptionError, r"is within the bin \[.*\) of a histogram", approx.confusion, 0.30000000005)
+    refuses(OptionError, "threshold is NaN", approx.confusion, np.nan)
+    refuses(OptionError, "threshold='high' must be a number", approx.confusion, "high")
+    refuses(OptionError, "name the score column", approx.confusion, 0.3, of="other")

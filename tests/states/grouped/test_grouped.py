@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from small_sizes import sizes
 from strategies import GROUPED, Subject, by_name, difference
 
@@ -278,18 +279,13 @@ def _by_country(groups: list[str | None]) -> Any:
 def test_what_cannot_be_split_is_refused() -> None:
     """Specs without laws 6 and 7, foreign keys, no columns, no blocks, nested values."""
     for inner, key in ((QuantileSpec("c"), By(("c",))), (ScoreSpec("c"), "country"), (ScoreSpec("c"), ("c",))):
-        with pytest.raises(OptionError, match="cannot split"):
-            GroupedSpec(inner, key)
+        refuses(OptionError, "cannot split", GroupedSpec, inner, key)
     for columns, message in (((), "tuple of columns"), ("a", "tuple of columns"), (("a", "a"), "names 'a' twice")):
-        with pytest.raises(OptionError, match=message):
-            By(columns)
-    with pytest.raises(OptionError, match="blocks are not between"):
-        Blocks(count=1)
+        refuses(OptionError, message, By, columns)
+    refuses(OptionError, "blocks are not between", Blocks, count=1)
     nested = pa.array([[1]])
-    with pytest.raises(SchemaError, match=r"input: column 'c' has type list.*cast it"):
-        _split(By(("c",)), c=nested)
-    with pytest.raises(SchemaError, match=r"column 'c' has type double.*cast it"):
-        _split(Blocks("c"), c=pa.array([0.5]))
+    refuses(SchemaError, r"input: column 'c' has type list.*cast it", _split, By(("c",)), c=nested)
+    refuses(SchemaError, r"column 'c' has type double.*cast it", _split, Blocks("c"), c=pa.array([0.5]))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from strategies import SUBJECTS, Subject, by_name, difference
 
 from streameval.budget import Budget
@@ -77,12 +78,10 @@ def vars_of(totals: Any) -> list[float]:
 def test_an_outline_says_where_its_rows_are() -> None:
     """Reading rows that lie elsewhere is an error, not garbage."""
     outline = outline_only(fold_arrays(np.array([0, 1], np.uint8), np.array([0.1, 0.9])))
-    with pytest.raises(ClusterError, match="are on the workers"):
-        list(outline.parts())
+    refuses(ClusterError, "are on the workers", list, outline.parts())
     builder = ContingencySpec("class", "cluster").builder(Budget(), 8)
     builder.update(Batch(np.zeros(3, np.uint8), None, {name: pa.array([1, 1, 2]) for name in ("class", "cluster")}))
-    with pytest.raises(ClusterError, match="are on the workers"):
-        summarize_state(outline_only(builder.state()), Budget())
+    refuses(ClusterError, "are on the workers", summarize_state, outline_only(builder.state()), Budget())
 
 
 def folded(subject: Subject, table: pa.Table) -> Any:
@@ -204,8 +203,7 @@ def test_states_that_need_too_many_tasks_are_refused() -> None:
     engine, plan = planner(100, 4)
     source = RowGroups(None, "file", (Group(0, 0, 10**13, 12 * 10**13),))
     piece = Piece("", "file", 0, 10**13, 12 * 10**13, source=source)
-    with pytest.raises(ClusterError, match="need 93,200 ranges"):
-        engine.assigned([piece], piece.rows, plan)
+    refuses(ClusterError, "need 93,200 ranges", engine.assigned, [piece], piece.rows, plan)
 
 
 def test_merges_have_a_bounded_fan_in() -> None:

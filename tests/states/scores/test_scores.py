@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from streameval import ContingencyTable, LiftCurve, auc, evaluate
 from streameval.budget import Budget
@@ -101,8 +102,7 @@ def test_counts_of_every_size_are_exact_or_refused() -> None:
     for unit in (2.0**1020, 2.0**-1070):
         table = ContingencyTable(rows=[[unit * n for n in row] for row in rows])
         assert table.mutual_info_score() == pytest.approx(ContingencyTable(rows=rows).mutual_info_score(), rel=1e-9)
-        with pytest.raises(DataError, match="products leave float64; scale the counts"):
-            LiftCurve.from_counts([unit], [unit])
+        refuses(DataError, "products leave float64; scale the counts", LiftCurve.from_counts, [unit], [unit])
 
 
 @pytest.mark.parametrize("pos_label", [WHOLE + 1, str(WHOLE + 1)])
@@ -125,8 +125,7 @@ def test_thresholds_are_refused_where_scores_are_rounded(kind: pa.DataType) -> N
         evaluate(data, score="score", at=f"threshold={WHOLE + 4}")
     found = evaluate(data, score="score", at="threshold=7")
     assert found.value("recall@threshold=7") == 1.0
-    with pytest.raises(OptionError, match="float64 rounds scores"):
-        found.confusion(WHOLE + 4)
+    refuses(OptionError, "float64 rounds scores", found.confusion, WHOLE + 4)
     assert found.confusion(7).TP == 1
 
 

@@ -17,6 +17,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from streameval.errors import StoreError
 from streameval.scan import natural
@@ -141,8 +142,7 @@ def test_a_log_without_a_whole_commit_is_refused_if_there_were_others(location, 
     append(location, 10)
     for path in log_of(location, ".json"):
         path.unlink() if gone else path.write_bytes(b"")
-    with pytest.raises(StoreError, match=r"no commit in _delta_log is whole.*; restore it from a copy"):
-        delta.open_table(location)
+    refuses(StoreError, r"no commit in _delta_log is whole.*; restore it from a copy", delta.open_table, location)
 
 
 def test_a_commit_with_a_block_of_zeros_is_cut(location):
@@ -153,8 +153,7 @@ def test_a_commit_with_a_block_of_zeros_is_cut(location):
     newest.write_bytes(bytes(100) + whole[100:])
     assert delta.open_table(location).version() == 0
     newest.write_bytes(b"{" * 100 + whole[100:])
-    with pytest.raises(StoreError, match="restore it from a copy"):
-        delta.open_table(location)
+    refuses(StoreError, "restore it from a copy", delta.open_table, location)
 
 
 def test_a_checkpoint_that_cannot_be_read_now_is_kept(location, monkeypatch):
@@ -172,11 +171,9 @@ def test_a_checkpoint_that_cannot_be_read_now_is_kept(location, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(deltalake, "DeltaTable", refuse)
-        with pytest.raises(StoreError, match="timed out"):
-            delta.open_table(location)
+        refuses(StoreError, "timed out", delta.open_table, location)
         patch.setattr(Location, "read", fail)
-        with pytest.raises(StoreError, match="Input/output error"):
-            delta.open_table(location)
+        refuses(StoreError, "Input/output error", delta.open_table, location)
     assert log_of(location, "") == files
     assert delta.open_table(location).version() == 10
 
@@ -259,8 +256,7 @@ def test_an_update_that_is_refused_leaves_no_run(tmp_path):
     first = ledger.commit(ledger.read(), KEEPS, [], "update")
     ledger.commit(first, KEEPS, [], "update")
     runs = {*tmp_path.glob("ledger/*.parquet")}
-    with pytest.raises(StoreError, match="run it again"):
-        ledger.commit(first, KEEPS, [], "update")
+    refuses(StoreError, "run it again", ledger.commit, first, KEEPS, [], "update")
     assert {*tmp_path.glob("ledger/*.parquet")} == runs
 
 
@@ -271,8 +267,7 @@ def test_a_ledger_of_an_earlier_format_is_refused_by_name(tmp_path, monkeypatch,
     with monkeypatch.context() as patch:
         patch.setattr("streameval.store.files.ledger.seal", lambda record: seal(record | change))
         ledger.commit(ledger.read(), KEEPS, [], "update")
-    with pytest.raises(StoreError, match=r"is of an earlier format, .* reads format 1: create a new store with update"):
-        ledger.read()
+    refuses(StoreError, r"is of an earlier format, .* reads format 1: create a new store with update", ledger.read)
 
 
 @pytest.mark.parametrize("commits", [10, 11, 20])
@@ -293,8 +288,7 @@ def test_a_damaged_checkpoint_that_nothing_else_holds_is_kept(location):
     files = log_of(location, "")
     [checkpoint] = log_of(location, ".checkpoint.parquet")
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
-    with pytest.raises(StoreError, match="cannot be read"):
-        delta.open_table(location)
+    refuses(StoreError, "cannot be read", delta.open_table, location)
     assert log_of(location, "") == files
 
 
@@ -305,5 +299,4 @@ def test_a_table_that_is_changed_all_the_time_is_read_later(location):
         append(location, 1)
         raise StoreError("gone")
 
-    with pytest.raises(StoreError, match="by other commands; run again"):
-        delta.read_again(location, fail)
+    refuses(StoreError, "by other commands; run again", delta.read_again, location, fail)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
+from refusals import refuses
 
 from streameval import Accumulator, Store, saving
 from streameval.errors import OptionError, StoreError
@@ -199,8 +200,7 @@ def test_versions_are_forgotten_with_what_only_they_need(tmp_path, data):
     assert commit_numbers(store._context.ledger.location) == [10, 11]
     assert store.evaluate().to_json() == store.evaluate(as_of=10).to_json() == before
     for as_of in (9, "2026-01-01"):
-        with pytest.raises(OptionError, match="the oldest version that is kept is 10, of "):
-            store.evaluate(as_of=as_of)
+        refuses(OptionError, "the oldest version that is kept is 10, of ", store.evaluate, as_of=as_of)
     used = {state.file for entry in store.partitions() for state in entry.states}
     assert {path.name for path in (tmp_path / "store" / "states").iterdir()} == used
     store.update(data / NAMES[9])
@@ -215,8 +215,7 @@ def test_commits_that_are_all_cut_are_no_store(tmp_path, data):
     store.update(data / NAMES[0], score="a")
     [first] = (tmp_path / "store" / "ledger" / LOG).glob("*.json")
     first.write_bytes(b"")
-    with pytest.raises(StoreError, match="there is no store; create it with update"):
-        store.evaluate()
+    refuses(StoreError, "there is no store; create it with update", store.evaluate)
     store.update(data / NAMES[1], score="a")
     assert nights(store) == NAMES[1:2]
 

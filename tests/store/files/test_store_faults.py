@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from nightly import FEW, NIGHTS, forge, land
+from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import FormatError, StoreError
@@ -108,8 +109,7 @@ def test_of_two_first_updates_one_begins_the_store(tmp_path, monkeypatch):
     nothing = other._context.ledger.read()
     one.update(land(NIGHTS[0], tmp_path / "data"), **FEW)
     monkeypatch.setattr(other._context.ledger, "read", lambda *_: nothing)
-    with pytest.raises(StoreError, match="created this store meanwhile"):
-        other.update(tmp_path / "data", score="score_q")
+    refuses(StoreError, "created this store meanwhile", other.update, tmp_path / "data", score="score_q")
     assert one.evaluate().value("aul") > 0
 
 
@@ -150,11 +150,9 @@ def test_cut_off_missing_and_exchanged_files_are_refused(stored, tmp_path):
     whole, expected = one.read_bytes(), store.evaluate().to_json()
     for content in (whole[:-9], b"", other.read_bytes()):
         one.write_bytes(content)
-        with pytest.raises(FormatError, match=one.name):
-            store.evaluate()
+        refuses(FormatError, one.name, store.evaluate)
     one.unlink()
-    with pytest.raises(FormatError, match=rf"{one.name}: no longer exists .*replace"):
-        store.evaluate()
+    refuses(FormatError, rf"{one.name}: no longer exists .*replace", store.evaluate)
     store.replace(tmp_path / "data" / NIGHTS[1])
     assert store.evaluate().to_json() == expected
 
@@ -163,8 +161,7 @@ def test_a_state_of_another_column_is_not_taken_for_it(stored):
     """A whole and sound state file in the place of another is refused."""
     store, [_, other] = stored
     forge(store, lambda e: {"states": (replace(e.states[0], file=other.name), e.states[1])}, NIGHTS[1])
-    with pytest.raises(FormatError, match=other.name):
-        store.evaluate()
+    refuses(FormatError, other.name, store.evaluate)
 
 
 def test_a_ledger_of_a_later_format_or_of_others_is_refused(stored, tmp_path, monkeypatch):
@@ -174,11 +171,9 @@ def test_a_ledger_of_a_later_format_or_of_others_is_refused(stored, tmp_path, mo
     with monkeypatch.context() as patch:
         patch.setattr(ledger, "FORMAT", 2)
         store._context.ledger.commit(snapshot, snapshot.configuration, snapshot.entries.values(), "later")
-    with pytest.raises(StoreError, match=r"format 2, .* reads format 1: upgrade it"):
-        store.evaluate()
+    refuses(StoreError, r"format 2, .* reads format 1: upgrade it", store.evaluate)
     write_deltalake(str(tmp_path / "store" / "ledger"), pa.table({"x": [1]}), mode="overwrite", schema_mode="overwrite")
-    with pytest.raises(StoreError, match="is not streameval's"):
-        store.update(tmp_path / "data")
+    refuses(StoreError, "is not streameval's", store.update, tmp_path / "data")
 
 
 def planted(store: Store, path: Path, night: int, metadata: dict[bytes, bytes]) -> None:
@@ -202,6 +197,5 @@ def test_state_files_of_later_versions_and_foreign_ones_are_refused(stored, meta
     """By name and reason, although their bytes are as they were written."""
     store, [path, *_] = stored
     planted(store, path, 1, metadata)
-    with pytest.raises(FormatError, match=reason):
-        store.evaluate()
+    refuses(FormatError, reason, store.evaluate)
     assert store.evaluate(NIGHTS[0]).rows

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from nightly import DATA, FEW, NIGHTS, forge, land
 from processes import run
+from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError, masked
@@ -165,8 +166,7 @@ def test_a_store_that_cannot_be_written_is_evaluated(store, monkeypatch):
     assert store.evaluate(metrics="agc", partition=NIGHTS[:3]).to_json() == expected
     assert store.evaluate(metrics=["agc", "aul"]).value("aul") > 0
     assert store.history("pr_auc").points
-    with pytest.raises(StoreError, match=r"cannot be written: .*Permission denied"):
-        store.remove(NIGHTS[0])
+    refuses(StoreError, r"cannot be written: .*Permission denied", store.remove, NIGHTS[0])
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -186,8 +186,7 @@ def test_a_disk_that_fills_is_left_as_it_was(tmp_path, monkeypatch, threads):
         left = count()
         with monkeypatch.context() as patch:
             patch.setattr(PublishedFiles, "_rename", fill)
-            with pytest.raises(StoreError, match=r"cannot be written: .*No space left on device; nothing was"):
-                verb()
+            refuses(StoreError, r"cannot be written: .*No space left on device; nothing was", verb)
         time.sleep(0.2)
         assert set((tmp_path / "store").rglob("*.parquet")) == there
         verb()
@@ -205,8 +204,7 @@ def test_names_that_lead_out_of_a_store_are_not_opened(store, monkeypatch, name)
     store.vacuum(grace="0s")  # needs none of them
     judged = partial(store.check, "pr_auc > 0", since="2026-01-01")  # a value of the first night that is not known yet
     for verb in (store.evaluate, lambda: store.history("roc_auc"), judged):
-        with pytest.raises(FormatError, match="not the name of a file of a store; it was not opened"):
-            verb()
+        refuses(FormatError, "not the name of a file of a store; it was not opened", verb)
     assert name not in opened
 
 
@@ -232,8 +230,7 @@ def test_a_forged_record_of_a_commit_is_refused(store, tmp_path, record):
             line["commitInfo"]["streameval"] = record
     log.write_text("\n".join(map(json.dumps, lines)))
     for verb in (store.evaluate, lambda: store.update(tmp_path / "data"), store.vacuum):
-        with pytest.raises((StoreError, FormatError)):
-            verb()
+        refuses((StoreError, FormatError), "", verb)
 
 
 @pytest.mark.parametrize(
@@ -265,13 +262,11 @@ def test_rows_of_wrong_types_are_refused(store, tmp_path):
     """Labels that are not counts, and columns of other tables."""
     for values in ("[" * 100_000, "{", "3", "[[]]"):
         forge(store, lambda e, values=values: {"labels": e.labels._replace(values=values)})
-        with pytest.raises(FormatError, match="labels in the ledger are damaged"):
-            store.evaluate()
+        refuses(FormatError, "labels in the ledger are damaged", store.evaluate)
     rows = pa.table({name: pa.array([{"a": 1}]) for name in SCHEMA.names})
     name, _ = PublishedFiles(store._context.ledger.location).publish(lambda sink: pq.write_table(rows, sink))
     reseal(tmp_path / "store", {"runs": [name]})
-    with pytest.raises(StoreError, match="cannot be read"):
-        store.evaluate()
+    refuses(StoreError, "cannot be read", store.evaluate)
 
 
 @pytest.mark.parametrize(("column", "value"), [("only", 0), ("negatives", 2**62), ("bin", 690_000), ("only", -(2**63))])
@@ -293,8 +288,7 @@ def test_a_forged_state_is_refused_by_the_name_of_its_file(store, column, value)
         partial(store.evaluate, NIGHTS[0]),
         partial(store.history, "agc"),
     ):
-        with pytest.raises(FormatError, match=r"states/[0-9a-f]{64}-[0-9a-f]{16}\.parquet: .* damaged"):
-            verb()
+        refuses(FormatError, r"states/[0-9a-f]{64}-[0-9a-f]{16}\.parquet: .* damaged", verb)
 
 
 @pytest.mark.parametrize(
@@ -310,8 +304,7 @@ def test_forged_facts_of_a_night_are_refused(store, facts):
     forge(store, lambda _: {"facts": facts}, NIGHTS[0])
     verbs = [store.evaluate, partial(store.history, "roc_auc"), partial(store.check, "agc > 0", again=True)]
     for verb in [*verbs, store.info]:
-        with pytest.raises(FormatError, match=r"in the ledger are damaged"):
-            verb()
+        refuses(FormatError, r"in the ledger are damaged", verb)
 
 
 SECRETS = ["SECRETKEY", "SEC/RETKEY", "7/RETKEY", "SEC@RETKEY", "SEC%2FRETKEY", "SEC+RET=KEY", "p@S/RETKEY"]
@@ -392,8 +385,7 @@ def test_a_failed_update_does_not_affect_what_is_published_later(tmp_path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(PublishedFiles, "_rename", fill)
-        with pytest.raises(StoreError, match="No space left on device"):
-            store.replace(DATA)
+        refuses(StoreError, "No space left on device", store.replace, DATA)
     assert store.vacuum(keep="1d", grace="0s").bounded
     assert store.evaluate().rows == evaluate(DATA, **FEW).rows
 
@@ -403,8 +395,7 @@ def test_rows_outside_of_a_ledger_are_not_opened(store, tmp_path, path):
     """A record may name any path, a ledger has only names."""
     shutil.copy(DATA / NIGHTS[0] / "part-0.parquet", tmp_path / "outside.parquet")
     reseal(tmp_path / "store", {"runs": [path.format(tmp=tmp_path)]})
-    with pytest.raises(StoreError, match="not the name of a file of a store; it was not opened"):
-        store.evaluate()
+    refuses(StoreError, "not the name of a file of a store; it was not opened", store.evaluate)
 
 
 @pytest.mark.parametrize(
@@ -439,8 +430,7 @@ def test_forged_rows_of_a_night_are_refused(store, tmp_path, change, said):
     reseal(tmp_path / "store", {"runs": [name]})
     judged = partial(store.check, "rows > 1", since="2026-01-01")
     for verb in (partial(store.evaluate, metrics="agc"), judged, store.info):
-        with pytest.raises((StoreError, FormatError), match=said):
-            verb()
+        refuses((StoreError, FormatError), said, verb)
 
 
 def test_a_forged_state_of_an_unknown_column_is_folded_again(store, tmp_path):
@@ -480,8 +470,7 @@ def test_a_forged_kind_of_a_state_is_refused(exact, tmp_path, kind, of):
         return
     metric = "agc" if of == "score_lr" else "aul"
     for verb in (store.evaluate, partial(store.evaluate, metrics=metric), partial(store.history, metric)):
-        with pytest.raises(FormatError, match=r"; (restore the ledger|fold its partition again)"):
-            verb()
+        refuses(FormatError, r"; (restore the ledger|fold its partition again)", verb)
     for change in (partial(store.vacuum, keep="0d", grace="0s"), partial(store.add, nan="drop", score="score_nb")):
         with suppress(StreamevalError):
             change()
@@ -497,8 +486,7 @@ def test_a_forged_type_of_slices_is_refused(tmp_path):
     for kind in (math.nan, "", "x y", None, [1], {}, "decimal128(99, 2)", "timestamp[xx, tz=UTC]"):
         reseal(tmp_path / "store", {"keeps": keeps | {"types": {"a": "f8", "by g": kind, "other": kind}}})
         for verb in (store.info, partial(store.update, tmp_path / "night=2.parquet")):
-            with pytest.raises(FormatError, match="the ledger has a column of type"):
-                verb()
+            refuses(FormatError, "the ledger has a column of type", verb)
     reseal(tmp_path / "store", {"keeps": keeps | {"types": {"a": "f8", "by g": "i", "other": kind}}})
     assert store.info().types == {"a": "f8", "by g": "i"}
 
@@ -508,8 +496,7 @@ def test_a_forged_type_of_a_column_is_refused(store, kind):
     """In the configuration, whatever it is."""
     types = store._context.ledger.read().configuration["types"]
     forge(store, lambda _: {}, types=types | {"score_lr": kind})
-    with pytest.raises(FormatError, match="the ledger has a column of type"):
-        store.evaluate(metrics="agc")
+    refuses(FormatError, "the ledger has a column of type", store.evaluate, metrics="agc")
 
 
 @pytest.mark.parametrize("gone", ["score", "cluster", "classes", "sketch", "unit"])
@@ -531,8 +518,7 @@ def test_a_configuration_whose_column_has_no_type_is_refused(tmp_path, gone):
     forge(store, lambda _: {}, types={name: kind for name, kind in types.items() if name != gone})
     verbs = [store.evaluate, partial(store.history, "roc_auc"), partial(store.update, night), store.vacuum, store.info]
     for verb in verbs:
-        with pytest.raises(FormatError, match=f"store: night.* states of column '{gone}', whose type is missing"):
-            verb()
+        refuses(FormatError, f"store: night.* states of column '{gone}', whose type is missing", verb)
 
 
 @pytest.mark.parametrize("kinds", [(pa.int8(), pa.string()), (pa.string(), pa.bool_())])

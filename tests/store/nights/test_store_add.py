@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from nightly import FEW, NIGHTS, land
+from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import MissingInputError, OptionError
@@ -102,12 +103,9 @@ def test_what_cannot_leave_is_refused(data, tmp_path):
         ("label", "is the label column"),
         ("score_lr", "is the only column"),
     ):
-        with pytest.raises(OptionError, match=message):
-            store.remove(columns=column)
-    with pytest.raises(OptionError, match="weight='w' contradicts the store's value, 'weight'"):
-        store.add(weight="w")
-    with pytest.raises(OptionError, match="add takes no option 'scor'; did you mean 'score'"):
-        store.add(scor="x")
+        refuses(OptionError, message, store.remove, columns=column)
+    refuses(OptionError, "weight='w' contradicts the store's value, 'weight'", store.add, weight="w")
+    refuses(OptionError, "add takes no option 'scor'; did you mean 'score'", store.add, scor="x")
 
 
 def test_policies_that_join_need_no_file(data, tmp_path):
@@ -141,8 +139,7 @@ def test_policies_that_join_need_no_file(data, tmp_path):
         s.content for e in fresh.partitions() for s in e.states
     }
     assert other.info(verify=True).damaged == ()
-    with pytest.raises(OptionError, match="score_lr keeps its policy"):
-        other.add(nan={"score_lr": "half"})
+    refuses(OptionError, "score_lr keeps its policy", other.add, nan={"score_lr": "half"})
 
 
 @pytest.mark.parametrize(
@@ -158,8 +155,7 @@ def test_a_column_that_is_added_while_no_night_has_rows_has_its_type_later(tmp_p
     store, whole = (Store(tmp_path / name, threads=1) for name in ("store", "whole"))
     store.update(tmp_path / "night=1.parquet", score="a", where="kept > 0")
     assert store.add(**more).version == 1
-    with pytest.raises(MissingInputError, match="no rows"):
-        store.evaluate()
+    refuses(MissingInputError, "no rows", store.evaluate)
     assert store.history("roc_auc", of="a").points[0].night.reason
     assert store.check("roc_auc[a] > 0").judgements[0].outcome == "failed"
     store.vacuum(grace="0s")
@@ -177,8 +173,7 @@ def test_classes_may_be_named_before_clusters(data, tmp_path):
     with pytest.raises(OptionError, match=r"classes='.udce9' is not valid UTF-8;"):  # bytes from a shell
         store.update(data / NIGHTS[0], score="score_lr", classes="\udce9")
     store.update(data / NIGHTS[0], score="score_lr", classes="campaign")
-    with pytest.raises(OptionError, match=r"sketch='.udce9' is not valid UTF-8;"):
-        store.add(sketch="\udce9")
+    refuses(OptionError, r"sketch='.udce9' is not valid UTF-8;", store.add, sketch="\udce9")
     assert store.evaluate().to_dict()["results"]
     assert store.add(classes="campaign").joined == ()
     store.update(data / NIGHTS[1])
@@ -201,6 +196,5 @@ def test_a_policy_for_a_column_that_is_not_kept_is_refused(policy, data, tmp_pat
     assert not (tmp_path / "none").exists()
     store = Store(tmp_path / "store")
     store.update(data, score="score_lr", cluster="cluster_loose")
-    with pytest.raises(OptionError, match="no column"):
-        store.add(**policy)
+    refuses(OptionError, "no column", store.add, **policy)
     assert store.update(data).version == 0

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from processes import run
+from refusals import refuses
 
 from streameval import Store, attribute, evaluate
 from streameval.errors import OptionError
@@ -98,8 +99,7 @@ def test_without_data_hashed_ids_are_hashes(nights: Path, store: Store) -> None:
 )
 def test_what_states_cannot_give_is_refused(store: Store, options: dict[str, Any], message: str) -> None:
     """By name, with the way out."""
-    with pytest.raises(OptionError, match=message):
-        store.attribute(**options)
+    refuses(OptionError, message, store.attribute, **options)
 
 
 def changed(nights: Path, folder: Path, change: Any) -> Path:
@@ -131,8 +131,7 @@ def test_a_store_that_lacks_the_table_says_so(nights: Path, tmp_path: Path) -> N
     made = Store(tmp_path / "store")
     made.update(nights, cluster="cluster")
     assert made.attribute(cluster="cluster").merges is None
-    with pytest.raises(OptionError, match="classes='campaign' contradicts"):
-        made.attribute(cluster="cluster", classes="campaign")
+    refuses(OptionError, "classes='campaign' contradicts", made.attribute, cluster="cluster", classes="campaign")
 
 
 def test_a_store_stands_where_data_may(nights: Path, store: Store) -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from nightly import FEW, NIGHTS, correct, land
 from processes import run
+from refusals import refuses
 
 from streameval import Store
 from streameval.engine import cluster as engine
@@ -58,8 +59,7 @@ def test_late_labels_touch_nights_on_workers(client: Any, data: Path, tmp_path: 
         store.update([data / name for name in NIGHTS[:3]], **FEW, on="message_id", label_conflicts="latest")
         assert store.update(data / NIGHTS[3], labels=tmp_path / "good.parquet").changed == (NIGHTS[1],)
     assert kept(there) == kept(here)
-    with pytest.raises(LabelError, match=r"bad\.parquet: .*; correct the labels"):
-        there.update(labels=tmp_path / "bad.parquet")
+    refuses(LabelError, r"bad\.parquet: .*; correct the labels", there.update, labels=tmp_path / "bad.parquet")
     assert kept(there) == kept(here)
 
 
@@ -128,13 +128,11 @@ def test_an_error_of_a_worker_names_the_file_and_good_nights_count(client: Any, 
     path = data / NIGHTS[1] / "part-0.parquet"
     whole = path.read_bytes()
     path.write_bytes(whole[:4] + bytes(len(whole) // 2) + whole[4 + len(whole) // 2 :])
-    with pytest.raises(CorruptFileError, match=NIGHTS[1]):
-        store.update(data)
+    refuses(CorruptFileError, NIGHTS[1], store.update, data)
     assert [entry.partition for entry in store.partitions()] == [NIGHTS[0], *NIGHTS[2:6]]
     path.write_bytes(whole)
     assert store.update(data).new == (NIGHTS[1],)
-    with pytest.raises(MissingInputError):
-        store.update(tmp_path / "nothing")
+    refuses(MissingInputError, "", store.update, tmp_path / "nothing")
     with pytest.raises(OptionError, match="give one of them"):
         Store(tmp_path / "store", client=client, threads=1).replace(data / NIGHTS[0])
 

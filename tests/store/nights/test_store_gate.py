@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from nightly import FEW, NIGHTS, land
 from processes import run
+from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import DataError, OptionError, StoreError
@@ -109,10 +110,8 @@ def test_only_recorded_failures_are_accepted(store, data):
         store.accept(NIGHTS[8], "known", rule="roc_auc[score_lr]")
     store.accept(NIGHTS[8], "known")
     assert store.check([FLOOR, other]).passed
-    with pytest.raises(DataError, match="night=2026-01-09: no failure is recorded; check first"):
-        store.accept(NIGHTS[8], "known")
-    with pytest.raises(OptionError, match="say why"):
-        store.accept(NIGHTS[8], " ")
+    refuses(DataError, "night=2026-01-09: no failure is recorded; check first", store.accept, NIGHTS[8], "known")
+    refuses(OptionError, "say why", store.accept, NIGHTS[8], " ")
     store.replace(data / NIGHTS[8])  # as it was: another fold
     assert not store.check([FLOOR, other]).passed
 
@@ -253,10 +252,8 @@ def test_rules_on_what_is_there(store, data):
     store.update(rewritten(NIGHTS[8], data, lambda table: table.slice(0, 30)))
     found = store.check(rules)
     assert [rule for (_, rule), outcome in outcomes(found).items() if outcome == "failed"] == rules[6:]
-    with pytest.raises(OptionError, match=r"reads no column .labe.; did you mean .label."):
-        store.check("nulls[labe] == 0")
-    with pytest.raises(OptionError, match=r"no metric is named .nothing."):
-        store.check("nothing >= 1")
+    refuses(OptionError, r"reads no column .labe.; did you mean .label.", store.check, "nulls[labe] == 0")
+    refuses(OptionError, r"no metric is named .nothing.", store.check, "nothing >= 1")
 
 
 def test_nulls_are_counted_by_column(data, tmp_path):
@@ -336,8 +333,7 @@ def test_judgements_outlive_everything_that_is_derived(store, data, tmp_path, mo
     files = sorted((tmp_path / "store" / "checks").glob("*.parquet"))
     assert len(files) <= 3
     files[0].write_bytes(b"nothing")
-    with pytest.raises(StoreError, match=r"checks: cannot be read: .*restore it from a copy"):
-        Store(tmp_path / "store").check(FLOOR)
+    refuses(StoreError, r"checks: cannot be read: .*restore it from a copy", Store(tmp_path / "store").check, FLOOR)
 
 
 def test_the_command_line_of_a_scheduler(store, data, tmp_path):
@@ -464,8 +460,7 @@ def test_a_difference_of_columns_is_judged_and_kept(data, tmp_path):
     assert made.info().to_dict()["failing"] == {NIGHTS[2]: (rule,)}
     made.accept(NIGHTS[2], "known")
     assert made.check(rule).passed
-    with pytest.raises(OptionError, match=r"keeps no blocks of units.*add --unit"):
-        made.check("roc_auc[score_lr] >= 0.9 @95%")
+    refuses(OptionError, r"keeps no blocks of units.*add --unit", made.check, "roc_auc[score_lr] >= 0.9 @95%")
 
 
 def nights_of_units(folder, days=9, **columns):
@@ -572,8 +567,7 @@ def test_a_night_that_cannot_be_folded_closes_the_gate(tmp_path, data):
     store.update(data, **FEW)
     for night in NIGHTS[2:5]:
         unlabelled(night, data)
-    with pytest.raises(DataError, match="3 partitions cannot be folded"):
-        store.update(data)
+    refuses(DataError, "3 partitions cannot be folded", store.update, data)
     (tmp_path / "late.csv").write_text("label,score_lr")
     with pytest.raises(DataError, match=r"late\.csv: cannot be read: it is a CSV file"):
         store.update(tmp_path / "late.csv")  # leaves no failure behind

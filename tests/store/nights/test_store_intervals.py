@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from nightly import NIGHTS, land
 from processes import run
+from refusals import refuses
 
 from streameval import Store, compare, evaluate
 from streameval.errors import OptionError
@@ -77,8 +78,7 @@ def test_histories_have_intervals_at_an_asked_level(store, data):
     assert several.series[0].source.command.endswith("--metric roc_auc --ci 0.8")
     assert "80 % intervals by campaign" in several.to_html()
     for level in (80, 0, "much"):
-        with pytest.raises(OptionError, match="ci="):
-            store.history("roc_auc", "score_lr", ci=level)
+        refuses(OptionError, "ci=", store.history, "roc_auc", "score_lr", ci=level)
 
 
 def raw_difference(data):
@@ -151,8 +151,7 @@ def test_rules_read_intervals_of_clusters_and_classes_without_a_unit(data, tmp_p
     assert found.passed
     assert "@90% by cluster_loose" in found.judgements[0].reason
     for metric in ("roc_auc", "agc_approx"):
-        with pytest.raises(OptionError, match="keeps no blocks of units"):
-            made.check(f"{metric} >= 0.5 @90%")
+        refuses(OptionError, "keeps no blocks of units", made.check, f"{metric} >= 0.5 @90%")
 
 
 def test_nights_are_compared_with_earlier_ones(store, data):
@@ -161,8 +160,7 @@ def test_nights_are_compared_with_earlier_ones(store, data):
     found = store.evaluate(NIGHTS[2], against="2026-01-01..2026-01-01").results[-2:]
     assert [one[2:] for one in ends(found)] == [one[2:] for one in ends(compare(*raw))]
     assert found[0].of == "score_lr (these nights) − score_lr (2026-01-01..2026-01-01)"
-    with pytest.raises(OptionError, match="is not a span of dates"):
-        store.evaluate(against="2026-01-01")
+    refuses(OptionError, "is not a span of dates", store.evaluate, against="2026-01-01")
 
 
 def test_evaluations_with_intervals_are_cached(store):

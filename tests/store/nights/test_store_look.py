@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from nightly import DATA, NIGHTS, land
 from processes import run
+from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import OptionError, StoreError
@@ -43,8 +44,7 @@ def test_a_store_says_what_it_holds_and_what_fails(tmp_path):
     out = tmp_path / "info.csv"
     assert run("info", tmp_path / "store", "--versions", "--out", out).exit_code == 0
     assert out.read_text().splitlines()[-1].startswith('"version 0","20')
-    with pytest.raises(StoreError, match="there is no store"):
-        Store(tmp_path / "none").info()
+    refuses(StoreError, "there is no store", Store(tmp_path / "none").info)
 
 
 def test_verifying_names_every_damaged_file_and_the_remedy(tmp_path):
@@ -116,27 +116,22 @@ def test_later_updates_have_the_filter_and_no_other(store: Store, data: Path) ->
         assert store.update(data, where=WHERE).new == ("night=2026-01-05",)
     finally:
         (data / "night=2026-01-05").rename(data / "night=2026-01-04")
-    with pytest.raises(OptionError, match="contradicts the store's value"):
-        store.update(data, where="length > 2")
+    refuses(OptionError, "contradicts the store's value", store.update, data, where="length > 2")
 
 
 def test_a_store_begun_without_a_filter_takes_none(data: Path, tmp_path: Path) -> None:
     """Neither in a later update nor with added columns: its nights have all rows."""
     store = Store(tmp_path / "store")
     store.update(data, score="score")
-    with pytest.raises(OptionError, match="create another store"):
-        store.update(data, where=WHERE)
-    with pytest.raises(OptionError, match="add takes no option 'where'"):
-        store.add(where=WHERE)
+    refuses(OptionError, "create another store", store.update, data, where=WHERE)
+    refuses(OptionError, "add takes no option 'where'", store.add, where=WHERE)
 
 
 def test_a_filter_that_cannot_be_kept_is_refused(data: Path, tmp_path: Path) -> None:
     """An expression has no text that reads back; a syntax error is told before anything is folded."""
     store = Store(tmp_path / "store")
-    with pytest.raises(OptionError, match="give SQL such as"):
-        store.update(data, score="score", where=pc.field("length") > 1)
-    with pytest.raises(OptionError, match="syntax error at character 8"):
-        store.update(data, score="score", where="length > ")
+    refuses(OptionError, "give SQL such as", store.update, data, score="score", where=pc.field("length") > 1)
+    refuses(OptionError, "syntax error at character 8", store.update, data, score="score", where="length > ")
     assert not (tmp_path / "store").exists()
 
 
@@ -218,8 +213,7 @@ def test_a_history_of_several_metrics_and_columns_is_one_table(scored, scored_st
     assert (rows[5]["roc_auc[score_lr]"], rows[5]["roc_auc[score_lr] reason"]) == ("", "one class only")
     found.save(tmp_path / "history.parquet")
     assert pq.read_table(tmp_path / "history.parquet") == table
-    with pytest.raises(OptionError, match="pdf"):
-        found.save(tmp_path / "history.pdf")
+    refuses(OptionError, "pdf", found.save, tmp_path / "history.pdf")
     axes = found.plot(tmp_path / "history.svg")
     assert axes.get_yscale() == "linear"
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
@@ -233,8 +227,7 @@ def test_a_history_of_several_metrics_and_columns_is_one_table(scored, scored_st
     told = json.loads(run("history", scored_store.name, "--metric", "roc_auc", "--json", "-").stdout)
     assert (len(told["series"]), told["failing"]) == (2, [NIGHTS[1]])
     assert told["series"][0]["points"][5]["night"]["reason"] == "one class only"
-    with pytest.raises(OptionError, match="no column 'score_rl'; did you mean 'score_lr'"):
-        scored_store.history("roc_auc", ["score_rl"])
+    refuses(OptionError, "no column 'score_rl'; did you mean 'score_lr'", scored_store.history, "roc_auc", ["score_rl"])
 
 
 def test_a_plan_of_a_verb_that_folds_says_which_files_and_columns(scored_store, scored, tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from refusals import refuses
 
 from streameval import Store, attribute, evaluate
 from streameval.errors import MissingColumnError, MissingInputError, OptionError, SchemaError
@@ -100,8 +101,7 @@ def test_filters_that_slices_cannot_answer_are_refused(
     store: Store, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     """By name, with what would do."""
-    with pytest.raises(error, match=message):
-        store.evaluate(**options)
+    refuses(error, message, store.evaluate, **options)
 
 
 def test_a_night_whose_slices_have_another_type_is_refused(tmp_path: Path) -> None:
@@ -137,8 +137,7 @@ def test_slices_have_the_intervals_of_the_files(data: Path, tmp_path: Path) -> N
     german = evaluate(nights, **options, where="country = 'DE'", unit="classes", threads=1)
     assert store.evaluate(where="country = 'DE'").results == german.results
     assert german.ci("roc_auc")[0] > 0
-    with pytest.raises(OptionError, match=r"against='rest' compares slices"):
-        store.evaluate(against="rest")
+    refuses(OptionError, r"against='rest' compares slices", store.evaluate, against="rest")
 
 
 @pytest.mark.parametrize("widened", [{}, {"adjust": "family", "ci": 0.9}])
@@ -169,8 +168,7 @@ def test_slices_join_and_leave(data: Path, tmp_path: Path) -> None:
     """Nights are folded for the slices alone; a column takes its slicings with it."""
     store = Store(tmp_path / "s")
     store.update(data, **COLUMNS)
-    with pytest.raises(OptionError, match=r"keeps no slices; add them \(add STORE DATA --by country"):
-        store.evaluate(by="country")
+    refuses(OptionError, r"keeps no slices; add them \(add STORE DATA --by country", store.evaluate, by="country")
     before = {s.file for e in store.partitions() for s in e.states}
     assert store.add(data=data, by=["country"], since="2026-01-02").joined == ("country",)
     assert before <= {s.file for e in store.partitions() for s in e.states}
@@ -236,8 +234,7 @@ def test_rules_on_slices(store: Store, data: Path, rule: str, outcome: str, reas
 )
 def test_rules_that_cannot_be_judged_are_refused(store: Store, rule: str, reason: str) -> None:
     """By what they lack."""
-    with pytest.raises(OptionError, match=reason):
-        store.check([rule])
+    refuses(OptionError, reason, store.check, [rule])
 
 
 @pytest.mark.parametrize(
@@ -253,8 +250,7 @@ def test_rules_that_cannot_be_judged_are_refused(store: Store, rule: str, reason
 )
 def test_slices_that_a_store_cannot_rank_are_refused(store: Store, options: dict[str, Any], message: str) -> None:
     """By name."""
-    with pytest.raises(OptionError, match=message):
-        store.attribute(**options)
+    refuses(OptionError, message, store.attribute, **options)
 
 
 def test_slices_by_the_values_of_a_score_are_refused(data: Path, tmp_path: Path) -> None:
@@ -264,11 +260,9 @@ def test_slices_by_the_values_of_a_score_are_refused(data: Path, tmp_path: Path)
         store.update(data, score="f4", nan="drop", by="f4")
     store.update(data, score="f4", nan="drop", by="f8=0.5")
     for more in ({"by": "f4"}, {"by": "country,f4"}):
-        with pytest.raises(OptionError, match="'f4': a slice would hold rows of one score"):
-            store.add(data=data, **more)
+        refuses(OptionError, "'f4': a slice would hold rows of one score", store.add, data=data, **more)
     store.add(data=data, by="length")
-    with pytest.raises(OptionError, match="'length': a slice would hold rows of one score"):
-        store.add(data=data, score="length")
+    refuses(OptionError, "'length': a slice would hold rows of one score", store.add, data=data, score="length")
 
 
 def test_the_limit_of_slices_is_the_stores(data: Path, tmp_path: Path) -> None:
@@ -286,8 +280,7 @@ def test_a_limit_is_kept_for_slices_that_are_added_later(data: Path, tmp_path: P
     assert store.evaluate(max_slices=2).rows == evaluate(data, **COLUMNS).rows
     store.add(data=data, by="cluster=0,10")
     store.remove([], columns="cluster")
-    with pytest.raises(OptionError, match="3 slices or more, more than max_slices=2"):
-        store.add(data=data, by="country")
+    refuses(OptionError, "3 slices or more, more than max_slices=2", store.add, data=data, by="country")
 
 
 def test_add_raises_the_limit_of_a_store(data: Path, tmp_path: Path) -> None:
@@ -297,17 +290,14 @@ def test_add_raises_the_limit_of_a_store(data: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"more than max_slices=2; .*limit with add .* in the first update$"):
         store.add(data=data, by="country")
     for verb in (partial(store.update, data), store.evaluate):
-        with pytest.raises(OptionError, match=r"leave it out, or change the store's limit \(add\)$"):
-            verb(max_slices=3)
+        refuses(OptionError, r"leave it out, or change the store's limit \(add\)$", verb, max_slices=3)
     done = store.add(max_slices=3)
     assert (done.changed, done.joined, str(done)) == ((), (), "max_slices changed from 2 to 3")
     assert store.add(data=data, by="country").joined == ("country",)
     assert store.add(max_slices=10_000).version == done.version + 2
-    with pytest.raises(OptionError, match="max_slices=3 contradicts"):
-        store.update(data, max_slices=3)
+    refuses(OptionError, "max_slices=3 contradicts", store.update, data, max_slices=3)
     store.add(max_slices=2)
-    with pytest.raises(OptionError, match=r"3 slices.*, more than max_slices=2; .* in the first update$"):
-        store.evaluate(by="country")
+    refuses(OptionError, r"3 slices.*, more than max_slices=2; .* in the first update$", store.evaluate, by="country")
 
 
 @pytest.mark.parametrize(
