@@ -20,7 +20,7 @@ from streameval.errors import DataError, FormatError, LabelError, NullError, Opt
 from streameval.store import delivery
 from streameval.store.files.published import content_of
 from streameval.store.nights import open_rows
-from streameval.store.nights.open_rows import OPEN
+from streameval.store.nights.open_rows import OPEN, OpenNight, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,6 +133,38 @@ def test_any_order_of_nights_and_labels_gives_the_states_of_the_joined_files(del
         none = Store(where / "third", threads=1)
         none.update(where / "none", **what, unlabelled="size")
         assert contents(store) == contents(none)
+
+
+@pytest.mark.parametrize(("rows", "kind"), [(0, pa.uint64()), (3, pa.uint64()), (1 << 17, pa.uint32())])
+def test_the_index_and_the_rest_of_a_word_give_the_word(rows, kind):
+    """Of small and large segments, with rows that have no id, in any selection."""
+    words = np.sort(np.random.default_rng(1).integers(0, 1 << 64, rows, np.uint64))
+    segment, rest = Segment.of(words, 2)
+    some = np.arange(1, rows + 2, 3)
+    assert rest.type == kind
+    assert segment.words(some, rest.to_numpy()[some]).to_pylist() == [*words.tolist(), None, None][1::3]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.uint16(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_units_of_open_rows_are_their_blocks_unless_their_column_is_read_for_more(tmp_path, kind):
+    """The states of the joined file, with ids of any type, and with a column of clusters and units."""
+    rows = [(i, 1, i % 2) for i in range(IDS)]
+    labels = write_labels(tmp_path / "labels.parquet", rows)
+    for cluster, kept in (("c", {"c", "unit block"}), ("u", {"u", "row number"})):
+        folder = tmp_path / cluster
+        for where, own in (("data", None), ("joined", {i: label for i, _, label in rows})):
+            path = write_night(NIGHTS[0], folder / where, own) / "part-0.parquet"
+            table = pq.read_table(path)
+            plain = getattr(kind, "value_type", kind)
+            units = table["u"].cast(plain) if kind is plain else table["u"].cast(plain).dictionary_encode()
+            pq.write_table(table.set_column(table.column_names.index("u"), "u", units), path)
+        store, what = Store(folder / "store", threads=1), WHAT | {"cluster": cluster, "nulls": "drop"}
+        store.update(folder / "data", **what, **LATE, labels=labels)
+        joined = Store(folder / "other", threads=1)
+        joined.update(folder / "joined", **what, unlabelled="size")
+        assert contents(store) == contents(joined)
+        night = OpenNight.read(store.partitions()[0], store._context.files)
+        assert {"u", "c", "row number", "unit block"} & {*night.labelled.column_names} == kept
 
 
 def create(folder: Path, nights: int = 2, **options: Any) -> Store:

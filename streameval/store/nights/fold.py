@@ -27,8 +27,9 @@ from streameval.evaluation.files import Files
 from streameval.scan.derived import SlicingColumn
 from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts, missing_scores
+from streameval.store.nights.configuration import arrow_type
 from streameval.store.nights.merge import finalize_nights
-from streameval.store.nights.open_rows import ROW, labels_for, write_rows
+from streameval.store.nights.open_rows import ROW, labels_for, with_units, write_rows
 from streameval.store.nights.partitions import fingerprint, is_same
 
 if TYPE_CHECKING:
@@ -342,6 +343,8 @@ class Folding:
         columns = configuration.columns
         stored = [*columns, *configuration.slicing.sources]
         table = night.labelled_rows(cast("LateLabels", self.late), stored, every=every)
+        for unit in configuration.folding.resampling.blocks.columns:
+            table = with_units(table, unit, arrow_type(configuration.types[unit]))
         columns = [name for name in columns if name in table.column_names or isinstance(name, SlicingColumn)]
         planned = scan.plan(table, [*columns, ROW], threads=1)
         pieces = tuple(replace(piece, partition=name, origin=name, name=name) for piece in planned.pieces)

@@ -2,10 +2,13 @@
 
 Rows are kept in the order of the words of their ids, which look random, in three files:
 
-- the *index*, which is read whole: 16 bits of each word, below those of its range of about 16 rows; the first row of
+- the *index*, which is read whole: 16 bits of each word, below those of its range of 2 to 16 rows; the first row of
   each range; and of each batch of rows, its place and its CRC-32. An id that a night lacks has the range and bits of
-  one of its rows with a probability of 1/4000, so only batches with new ids are read. It takes 2.3 bytes a row;
-- the *rows*: batches of `BATCH` rows, the messages of an Arrow stream without its schema;
+  one of its rows with a probability of at most 1/4000, so only batches with new ids are read. It takes 2.3 bytes a row,
+  up to 4 in small nights;
+- the *rows*: batches of `BATCH` rows, the messages of an Arrow stream without its schema. Of a word they have the bits
+  that the index lacks, in 4 bytes, or 8 in nights of less than 2¹⁷ rows. Of a unit they have its block, if nothing else
+  reads its column;
 - the *labelled* rows, a copy of those that have the id of a statement, or a label of their own: states are folded anew
   from them alone. They are written again when the night gets labels.
 
@@ -30,10 +33,13 @@ from streameval import scan
 from streameval.engine.fold import row_width
 from streameval.errors import FormatError, NullError, SchemaError, WeightError
 from streameval.evaluation.labels.statements import cast_labels
+from streameval.evaluation.request import NO_INTERVALS
 from streameval.scan import READ_ERRORS, reason
 from streameval.scan.derived import UUIDS
+from streameval.states.grouped.keys import Blocks
 from streameval.states.late import ABSENT, IdTable, LateLabels, comparison, find_candidates, order_words, read_ids
 from streameval.states.late_parts import Ids
+from streameval.states.protocol import Batch
 from streameval.store.files.entries import StoredState
 from streameval.store.files.published import DAMAGED
 from streameval.typing import pack_bits, valid_rows, view_numbers
@@ -54,14 +60,16 @@ ROWS, INDEX, LABELLED = "", "ids", "labelled"
 ROW = "row number"  # column of the numbers of rows, from which units follow if rows have none
 WORDS = {"signed": pa.int64(), "unsigned": pa.uint64(), "text": pa.large_string()}  # of the ids, by their kind
 BATCH, SEGMENT = 1 << 11, 1 << 20
-_COPIES, _LEAST = 4, 1 << 15  # of rows while a segment is written; rows of a segment under any memory limit
-_FIRST, _SECOND, _PLACE = "id word", "id second word", "id place"  # further columns of rows; the last of labelled ones
+_COPIES, _LEAST = 5, 1 << 15  # of rows while a segment is written; rows of a segment under any memory limit
+_FIRST, _SECOND, _REST, _BLOCK = "id word", "id second word", "id rest", "unit block"  # further columns of rows
+_PLACE = "id place"  # and of labelled ones
 _LOW = np.uint64(0xFFFFFFFF)
+_TAG_BITS = 16
+_TRIED = 1 << 12  # integers, or their digits, among which every block of units has one
 _MOST_BITS = 16  # of the number of a range
-_PER_RANGE = 16
+_PER_RANGE = 4  # rows at least
 _INDEX = pa.schema(
     {
-        "rows": pa.int64(),
         "starts": pa.large_list(pa.uint32()),
         "tags": pa.large_list(pa.uint16()),
         "places": pa.large_list(pa.int64()),
@@ -97,31 +105,71 @@ class Segment(NamedTuple):
 
     Attributes
     ----------
-    rows : number of rows
     starts : uint32 array of shape (2**bits + 1,), the first row of each range of words with equal leading bits
-    tags : uint16 array, the next bits of the word of each row that has an id
+    tags : uint16 array of shape (rows,), the next bits of the word of each row
     places : int64 array of shape (n_batches + 1,), where each batch begins in the file of rows, and the end
     sums : uint32 array of shape (n_batches,), their CRC-32
     """
 
-    rows: int
     starts: Array
     tags: Array
-    places: Array
-    sums: Array
+    places: Array = np.zeros(1, np.int64)
+    sums: Array = np.zeros(0, np.uint32)
+
+    @classmethod
+    def of(cls, words: Array, nulls: int) -> tuple[Segment, pa.Array]:
+        """The segment of rows with these words, ascending, and of some without; and the bits that it lacks, by row.
+
+        Examples
+        --------
+        >>> segment, rest = Segment.of(np.array([7, 1 << 63], np.uint64), 1)
+        >>> segment.words(np.arange(3), rest.to_numpy()).to_pylist()
+        [7, 9223372036854775808, None]
+        """
+        bits = min(_MOST_BITS, max(1, (words.size // _PER_RANGE).bit_length()))
+        counts = np.bincount((words >> np.uint64(64 - bits)).astype(np.int64), minlength=1 << bits)
+        starts = np.append(0, np.cumsum(counts)).astype(np.uint32)
+        words = np.append(words, np.zeros(nulls, np.uint64))
+        segment = cls(starts, ((words << np.uint64(bits)) >> np.uint64(64 - _TAG_BITS)).astype(np.uint16))
+        return segment, pa.array(words & np.uint64((1 << segment.shift) - 1)).cast(segment.rest)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.tags.size)
+
+    @property
+    def shift(self) -> int:
+        """By how many bits a word is shifted to give its range and its tag."""
+        return 64 - _TAG_BITS - (self.starts.size - 1).bit_length() + 1
+
+    @property
+    def rest(self) -> pa.DataType:
+        """The type of the bits of a word below."""
+        return pa.uint32() if self.shift <= 32 else pa.uint64()
+
+    def words(self, rows: Array, rest: Array) -> pa.Array:
+        """The words of the ids of some rows, from their bits below."""
+        high = (np.searchsorted(self.starts, rows, "right") - 1).astype(np.uint64) << np.uint64(_TAG_BITS)
+        words = ((high | self.tags[rows]) << np.uint64(self.shift)) | rest
+        null = rows >= self.starts[-1]
+        return pa.array(words, mask=null if null.any() else None)
 
 
 class _RowWriter:
-    """Writes the rows of a night, a segment at a time."""
+    """Writes the rows of a night, a segment at a time; `blocks` are those of its units, if nothing else needs these."""
 
     def __init__(
-        self, sink: BinaryIO, schema: pa.Schema, labels: LateLabels, budget: Budget, *, numbered: bool
-    ) -> None:
+        self, sink: BinaryIO, schema: pa.Schema, labels: LateLabels, budget: Budget, blocks: Blocks | None, *,
+        numbered: bool,
+    ) -> None:  # fmt: skip
         more = {_FIRST: pa.uint64()}
         more |= {} if len(labels.ids) == 1 and labels.ids[0].kind != "text" else {_SECOND: pa.uint32()}
         more |= {ROW: pa.int64()} if numbered else {}
+        more |= {_BLOCK: pa.uint8()} if blocks else {}
         fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
-        self.schema, self._labels = pa.schema([*fields, *more.items()]), labels
+        fields = [field for field in fields if blocks is None or field.name not in blocks.columns]
+        self.schema, self._labels, self._blocks = pa.schema([*fields, *more.items()]), labels, blocks
         self._packed = None if all(pa.types.is_primitive(field.type) for field in fields) else "lz4"
         self._sink, self._held, self._rows, self._start = sink, list[pa.Table](), 0, 0
         self._row_bytes = _COPIES * row_width(self.schema)
@@ -133,20 +181,24 @@ class _RowWriter:
         """Bytes in memory while a segment is written."""
         return self.room * self._row_bytes
 
-    def add(self, batch: pa.RecordBatch, numbers: Array) -> None:
-        """Add rows with their numbers."""
+    def add(self, batch: pa.RecordBatch, numbers: Array, origin: str) -> None:
+        """Add rows with their numbers in their sequence, `origin`."""
         while batch.num_rows > (room := self.room - self._rows):
-            self._add(batch.slice(0, room), numbers[:room])
+            self._add(batch.slice(0, room), numbers[:room], origin)
             self.flush()
             batch, numbers = batch.slice(room), numbers[room:]
-        self._add(batch, numbers)
+        self._add(batch, numbers, origin)
 
-    def _add(self, batch: pa.RecordBatch, numbers: Array) -> None:
+    def _add(self, batch: pa.RecordBatch, numbers: Array, origin: str) -> None:
         """Add rows of one segment."""
         ids = read_ids(batch, self._labels.ids)
         mask = ~ids.valid if ids.valid.size else None
         more = {_FIRST: pa.array(ids.scrambled, mask=mask), _SECOND: (ids.second & _LOW).astype(np.uint32)}
         more[ROW] = numbers
+        if self._blocks is not None:
+            units = {name: batch.column(name) for name in self._blocks.columns}
+            rows = Batch(np.zeros(numbers.size, np.uint8), None, units, kept=numbers, origin=origin)
+            more[_BLOCK] = self._blocks.numbers(rows).astype(np.uint8)
         columns = [more[name] if name in more else _decoded(batch.column(name)) for name in self.schema.names]
         self._held.append(pa.Table.from_arrays(list(map(pa.array, columns)), schema=self.schema))
         self._rows += batch.num_rows
@@ -160,19 +212,17 @@ class _RowWriter:
         with_id = np.flatnonzero(valid)
         order, words = order_words(table[_FIRST].fill_null(0).to_numpy()[with_id])
         table = table.take(pa.array(np.append(with_id[order], np.flatnonzero(~valid)))).combine_chunks()
-        bits = np.uint64(min(_MOST_BITS, max(1, (words.size // _PER_RANGE).bit_length())))
-        counts = np.bincount((words >> (np.uint64(64) - bits)).astype(np.int64), minlength=1 << int(bits))
-        starts, tags = np.append(0, np.cumsum(counts)), (words << bits) >> np.uint64(64 - 16)
-        sink, ends = pa.BufferOutputStream(), [table.schema.serialize().size]
-        with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=self._packed)) as stream:
-            for batch in table.to_batches(max_chunksize=BATCH):
+        segment, rest = Segment.of(words, self._rows - words.size)
+        rows = table.drop_columns(_FIRST).append_column(_REST, rest)
+        sink, ends = pa.BufferOutputStream(), [rows.schema.serialize().size]
+        with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression=self._packed)) as stream:
+            for batch in rows.to_batches(max_chunksize=BATCH):
                 stream.write_batch(batch)
                 ends.append(sink.tell())
         written, before = sink.getvalue(), self._sink.tell() - ends[0]
         sums = [zlib.crc32(written[start:end]) for start, end in pairwise(ends)]
         self._sink.write(written[ends[0] : ends[-1]])
-        columns = starts.astype(np.uint32), tags.astype(np.uint16), before + np.array(ends), np.array(sums, np.uint32)
-        self.segments.append(Segment(self._rows, *columns))
+        self.segments.append(segment._replace(places=before + np.array(ends), sums=np.array(sums, np.uint32)))
         labelled = _find(table, self._labels.table) != ABSENT
         if self._labels.own:
             labelled |= table[self._labels.column].is_valid().to_numpy()
@@ -218,11 +268,12 @@ def write_rows(
     test = None if request.where is None else request.where.bound(planned.schema, name)
     others = {one.name for one in labels.ids} - {*replace(request, late=None).columns}
     schema = pa.schema([field for field in planned.schema if field.name not in others])
-    numbered = any(request.options[name] for name in ("unit", "sampled_by", "label_probability"))
+    blocks = _own_blocks(request)
+    numbered = blocks is None and any(request.options[name] for name in ("unit", "sampled_by", "label_probability"))
     writers: list[_RowWriter] = []
 
     def write(sink: BinaryIO) -> None:
-        writer = _RowWriter(sink, schema, labels, budget, numbered=numbered)
+        writer = _RowWriter(sink, schema, labels, budget, blocks, numbered=numbered)
         writers.append(writer)
         with budget.reserved(writer.nbytes):
             for piece in (one for one in planned.pieces if one.name not in lost):
@@ -234,13 +285,32 @@ def write_rows(
                         rows, numbers = batch.filter(pack_bits(kept)), numbers[kept]
                     row += batch.num_rows
                     _check_rows(rows, request, piece.name)
-                    writer.add(rows, numbers)
+                    writer.add(rows, numbers, piece.origin)
             writer.flush()
 
     rows = StoredState(OPEN, ROWS, "rows", *files.publish(write))
     index = pa.Table.from_pylist([one._asdict() for one in writers[0].segments], _INDEX)
     labelled = pa.concat_tables(writers[0].labelled)
     return [rows, _write(index, INDEX, files), _write(labelled, LABELLED, files)]
+
+
+def _own_blocks(request: Request) -> Blocks | None:
+    """The blocks of the units of a request; None without units, or if their column serves another purpose."""
+    unit = request.resampling.unit
+    kept = replace(request, resampling=NO_INTERVALS, late=None).columns
+    shared = unit in {*kept, *request.slicing.sources}
+    return None if unit is None or shared or request.design else request.resampling.blocks
+
+
+def with_units(rows: pa.Table, unit: str, kind: pa.DataType) -> pa.Table:
+    """Rows with an id of the same block in place of their unit, if only its block was kept."""
+    if _BLOCK not in rows.column_names:
+        return rows
+    ids = pa.array(np.arange(_TRIED)).cast(kind)
+    numbers = Blocks(unit).numbers(Batch(np.zeros(_TRIED, np.uint8), None, {unit: ids}))
+    units = ids.take(pa.array(np.unique(numbers, return_index=True)[1]))
+    column = [pa.DictionaryArray.from_arrays(chunk, units) for chunk in rows[_BLOCK].chunks]
+    return rows.drop_columns(_BLOCK).append_column(unit, pa.chunked_array(column, pa.dictionary(pa.uint8(), kind)))
 
 
 def _stream_of(rows: pa.Table | pa.RecordBatch, packed: str | None = None) -> pa.Buffer:
@@ -307,26 +377,24 @@ class OpenNight:
             If the index or the rows cannot be read.
         """
         seen, start = self.has(ids), 0
-        done = self.labelled[_PLACE].to_numpy()
+        done = np.append(self.labelled[_PLACE].to_numpy(), -1)
         parts = [self.labelled.slice(0, 0)]
         for segment in self._segments:
             rows = find_candidates(ids, segment.starts, segment.tags)
-            near = np.searchsorted(done, start + rows)
-            rows = rows[np.append(done, -1)[near] != start + rows]
-            numbers, batch = np.unique(rows // BATCH, return_inverse=True)
-            at = batch * BATCH + rows % BATCH  # among the batches that are read, of which only the last may be short
-            parts.append(_placed(self._read(segment, numbers), at, start + rows))
+            near = np.searchsorted(done[:-1], start + rows)
+            rows = rows[done[near] != start + rows]
+            parts.append(self._read(segment, rows).append_column(_PLACE, pa.array(start + rows)))
             start += segment.rows
         rows = pa.concat_tables(parts).combine_chunks()
-        return seen, rows.filter(pa.array(_find(rows, ids, seen) != ABSENT))
+        return seen, rows.filter(pack_bits(_find(rows, ids, seen) != ABSENT))
 
     @cached_property
     def _segments(self) -> list[Segment]:
         """The index."""
         with _reading(self.entry, INDEX, self.files) as name:
             table = pa.ipc.open_stream(self.files.load(name)).read_all()
-        columns = [[one.values.to_numpy() for one in table[name]] for name in table.column_names[1:]]
-        return [Segment(*row) for row in zip(table["rows"].to_pylist(), *columns, strict=True)]
+        columns = [[one.values.to_numpy() for one in table[name]] for name in table.column_names]
+        return [Segment(*row) for row in zip(*columns, strict=True)]
 
     @cached_property
     def _rows(self) -> pa.Buffer:
@@ -338,16 +406,22 @@ class OpenNight:
     def _no_rows(self) -> pa.Table:
         return self.labelled.slice(0, 0).drop_columns(_PLACE)
 
-    def _read(self, segment: Segment, numbers: Array) -> pa.Table:
-        """Some batches of the rows of a segment."""
-        schema, batches = self._no_rows.schema, []
+    def _read(self, segment: Segment, rows: Array) -> pa.Table:
+        """Some rows of a segment, ascending."""
+        schema = self._no_rows.schema
+        names = schema.names
+        schema = schema.remove(names.index(_FIRST)).append(pa.field(_REST, segment.rest))
+        number, batches = rows // BATCH, []
+        new = np.append(True, number[1:] != number[:-1])[: rows.size]
         with _reading(self.entry, ROWS, self.files):
-            for number in numbers.tolist():
-                piece = self._rows[slice(*segment.places[number : number + 2].tolist())]
-                if zlib.crc32(piece) != segment.sums[number]:
+            for i in number[new].tolist():
+                piece = self._rows[slice(*segment.places[i : i + 2].tolist())]
+                if zlib.crc32(piece) != segment.sums[i]:
                     raise FormatError(DAMAGED)
                 batches.append(pa.ipc.read_record_batch(piece, schema))
-        return pa.Table.from_batches(batches, schema)
+        at = (np.cumsum(new) - 1) * BATCH + rows % BATCH  # of the batches that were read, only the last may be short
+        table = pa.Table.from_batches(batches, schema).take(pa.array(at)).combine_chunks()
+        return table.append_column(_FIRST, segment.words(rows, table[_REST].to_numpy())).select(names)
 
     def add(self, rows: pa.Table) -> OpenNight:
         """The night with further labelled rows, which are written."""
@@ -372,7 +446,7 @@ class OpenNight:
         """
         rows = self.labelled
         if every or not rows.num_rows:
-            read = (self._read(one, np.arange(one.sums.size if every else 1)) for one in self._segments)
+            read = (self._read(one, np.arange(one.rows if every else 1)) for one in self._segments)
             rows = pa.concat_tables([self._no_rows, *islice(read, None if every else 1)])
             rows = rows.combine_chunks()
         own = rows[labels.column].combine_chunks() if labels.column in rows.column_names else None
@@ -384,7 +458,8 @@ class OpenNight:
         at = at if at.size else np.arange(min(1, codes.size))
         rows, own = rows.take(pa.array(at)), own if own is None else own.take(pa.array(at))
         number = rows[ROW] if ROW in rows.column_names else pa.array(at)
-        rows = rows.select([name for name in rows.column_names if name in columns and name != labels.column])
+        kept = {*columns, _BLOCK} - {labels.column}
+        rows = rows.select([name for name in rows.column_names if name in kept])
         return rows.append_column(labels.column, labels.of_codes(codes[at], own)).append_column(ROW, number)
 
 
