@@ -257,7 +257,7 @@ def evaluate(
     approx_agc : bool
         Add `agc_approx`, and one for each truncation, such as ``agc_approx@0.01``: areas from a sample of the rows in
         quantile bins, with a bound on the error of the bins and the standard error of the sample
-        (`streameval.metrics.scores.sampled_gain`). ``metrics="agc_approx*"`` computes nothing else, which is fast; with
+        (`streameval.metrics.scores.gain`). ``metrics="agc_approx*"`` computes nothing else, which is fast; with
         `ci`, all scores are counted as well.
     sample : float
         Share of the rows to draw for `agc_approx`, in (0, 1].

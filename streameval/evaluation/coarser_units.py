@@ -23,7 +23,7 @@ import numpy as np
 
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
-from streameval.metrics.scores.rankings import Rankings
+from streameval.metrics.scores.sums import Rankings
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.scores.blocks import BlockCounts, BlockSpec

@@ -12,12 +12,10 @@ from streameval.errors import OptionError
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.tables import LookUp, Tables
 from streameval.kinds import of_column
-from streameval.metrics.bands import band_of, no_band, places
 from streameval.metrics.catalogue import entry_of
-from streameval.metrics.curves import CurveKind, curve_kind
+from streameval.metrics.curves import CurveKind, band_of, curve_kind, no_band, places
 from streameval.metrics.finalize import computed, in_rounds
-from streameval.metrics.left_out import SplitState
-from streameval.metrics.resampling import Resampled, units_beyond
+from streameval.metrics.resampling import Resampled, SplitState, units_beyond
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.distribution import ScoreRange
 from streameval.metrics.scores.label_sample import LabelSample

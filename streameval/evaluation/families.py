@@ -31,17 +31,16 @@ import pyarrow as pa
 from streameval.errors import NullError, OptionError, SchemaError
 from streameval.evaluation.labels.columns import is_late
 from streameval.evaluation.labels.design import STRATA, LabelDesign, probabilities_of, ratios_of, sampled_classes
-from streameval.metrics import left_out
+from streameval.metrics import resampling as resample
 from streameval.metrics.contingency.assignment import summarize_rounds
 from streameval.metrics.contingency.class_sample import OF_CLUSTERS, ClassSample, recorded_units, sample_classes
 from streameval.metrics.finalize import computed, in_rounds
-from streameval.metrics.resampling import Resampled, certificates
 from streameval.metrics.scores.block_replicates import BlockReplicates
-from streameval.metrics.scores.calibration.scoring import BrierScore
 from streameval.metrics.scores.group_means import GroupMean, group_means
 from streameval.metrics.scores.label_sample import LabelSample
 from streameval.metrics.scores.label_strata import DrawnUnits, UnitSizes, sample_labels
 from streameval.metrics.scores.operating_points import OperatingPoint
+from streameval.metrics.scores.scoring_rules import BrierScore
 from streameval.results import Scalar
 from streameval.states.cluster_counts import ClusterCounts, ClusterSpec, counts_both, of_rows
 from streameval.states.cluster_sizes import SizeState
@@ -128,8 +127,8 @@ class Sources(NamedTuple):
     """
 
     state: Source
-    own: Resampled | str = _NO_BLOCKS
-    paired: Resampled | str | None = None
+    own: resample.Resampled | str = _NO_BLOCKS
+    paired: resample.Resampled | str | None = None
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class Replication:
         """Where replicates come from, given a state and that of its blocks, if there is one."""
         return Sources(state)
 
-    def certificates(self, own: Resampled | str) -> tuple[Metric, ...]:
+    def certificates(self, own: resample.Resampled | str) -> tuple[Metric, ...]:
         """Further metrics of a state that its intervals need."""
         return ()
 
@@ -209,14 +208,14 @@ class ScoreReplication(Replication):
             return Sources(state, lacking if self.resampling.unit is None else _NOT_KEPT)
         unit, count = self.resampling.named_unit, self.resampling.blocks.count
         if self.resampling.bins is None:
-            return Sources(state, left_out.SplitState(cast("Grouped", blocks), unit, count, self.single))
+            return Sources(state, resample.SplitState(cast("Grouped", blocks), unit, count, self.single))
         exact = state.spec.kind == ScoreSpec.kind
         return Sources(state, BlockReplicates(cast("BlockCounts", blocks), unit, count, exact, self.single))
 
-    def certificates(self, own: Resampled | str) -> tuple[Metric, ...]:
+    def certificates(self, own: resample.Resampled | str) -> tuple[Metric, ...]:
         """Standard errors with each row as a unit; they show whether the grid is fine enough unless that is certain."""
         coarse = isinstance(own, BlockReplicates) and not own.sure
-        return certificates(self.request.computed, coarse=coarse, single=self.single)
+        return resample.certificates(self.request.computed, coarse=coarse, single=self.single)
 
 
 class LabelReplication(Replication):
@@ -225,7 +224,7 @@ class LabelReplication(Replication):
     def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
         """The sample itself."""
         sample = cast("LabelSample | ClassSample", state)
-        return Sources(sample, left_out.LeftOut(sample.block_sizes, sample.without))
+        return Sources(sample, resample.LeftOut(sample.block_sizes, sample.without))
 
     def refined(self, estimates: list[Estimate], state: Source, metrics: Sequence[Metric]) -> list[Estimate]:
         """With the error of positives that were not drawn."""
@@ -245,16 +244,16 @@ class ClusterReplication(Replication):
         if self.request.spec.traits.unlabelled:
             return Sources(state, _UNLABELLED, _UNLABELLED)
         changes = _changes(engine, state)
-        own = left_out.without_rows(changes, self.request.of, int(changes.table.clusters.sum()))
-        paired: Resampled | str = _NO_COMMON_UNITS if self.resampling.unit is None else _NO_CELLS
+        own = resample.without_rows(changes, self.request.of, int(changes.table.clusters.sum()))
+        paired: resample.Resampled | str = _NO_COMMON_UNITS if self.resampling.unit is None else _NO_CELLS
         if blocks is not None:
-            paired = left_out.without_rows(_changes(engine, blocks), self.resampling.named_unit)
+            paired = resample.without_rows(_changes(engine, blocks), self.resampling.named_unit)
         return Sources(SizeState(changes.table, cast("ClusterCounts", state).dropped_rows), own, paired)
 
 
 def _changes(engine: Engine, state: State) -> SizeChanges:
     """The changes of a state's size table if each block is left out, computed where its rows are held."""
-    changes: SizeChanges = engine.finalize([(state, [left_out.SweepClusters()])])[0][0]
+    changes: SizeChanges = engine.finalize([(state, [resample.SweepClusters()])])[0][0]
     return changes
 
 
@@ -268,7 +267,7 @@ class ClassReplication(Replication):
         replicates, lacking = watcher.replicates(summary), None
         if replicates.classless:
             lacking = f"rows with a null class {classes} have no block: leave them out (--nulls drop)"
-        return Sources(SummarisedCounts(table, summary), left_out.without_classes(replicates, classes), lacking)
+        return Sources(SummarisedCounts(table, summary), resample.without_classes(replicates, classes), lacking)
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
         """Finalize each summary as a single part."""
@@ -282,9 +281,9 @@ class GroupReplication(Replication):
     def sources(self, engine: Engine, state: State, blocks: State | None) -> Sources:
         """The means without each block of groups, which are the sampling units; the state itself holds their ids."""
         means = cast("Sequence[GroupMean]", self.request.metrics)  # the only metrics of its requests
-        sums = engine.finalize([(state, [left_out.SumsByBlock(mean) for mean in means])])[0]
+        sums = engine.finalize([(state, [resample.SumsByBlock(mean) for mean in means])])[0]
         by_name = {mean.name: one for mean, one in zip(means, sums, strict=True)}
-        return Sources(state, left_out.without_groups(by_name, self.request.spec.groups))
+        return Sources(state, resample.without_groups(by_name, self.request.spec.groups))
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
         """The results without each block, from the sums over the remaining groups."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import OptionError
-from streameval.metrics.scores.sampled_gain import AgcApprox, approximations
+from streameval.metrics.scores.gain import AgcApprox, approximations
 from streameval.scan import Piece, Scan, row_groups
 from streameval.states.scores.digests import DigestsSpec, SampledDigests
 from streameval.states.scores.draws import BinsSpec, check_sample, origin_hash

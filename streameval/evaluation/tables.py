@@ -382,7 +382,7 @@ class LookUp:
         """Bounds of the exact value, as (lower, upper); equal if the value is exact.
 
         Both are NaN if the value is undefined, or if it was sampled and has no bounds: the result's `bound` and
-        `stderr` then describe its error, see `streameval.metrics.scores.sampled_gain`.
+        `stderr` then describe its error, see `streameval.metrics.scores.gain`.
 
         Raises
         ------

@@ -43,17 +43,13 @@ from streameval.metrics.contingency.clustering import (
     names_measure,
 )
 from streameval.metrics.protocol import Entry, Metric
-from streameval.metrics.scores.best_thresholds import CostMin, FbetaMax
-from streameval.metrics.scores.calibration.cumulative import Corp, CumulativeError, MeanBias
-from streameval.metrics.scores.calibration.recalibration import Recalibration
-from streameval.metrics.scores.calibration.reliability import CalibrationError
-from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
-from streameval.metrics.scores.delong import DeLong
+from streameval.metrics.scores.calibration import CalibrationError, Corp, CumulativeError, MeanBias
 from streameval.metrics.scores.distribution import Quantile
-from streameval.metrics.scores.gain import Agc
+from streameval.metrics.scores.gain import Agc, AgcApprox
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.ranking import (
     AveragePrecision,
+    DeLong,
     Gini,
     KolmogorovSmirnov,
     MaxInformedness,
@@ -61,7 +57,9 @@ from streameval.metrics.scores.ranking import (
     PrAuc,
     RocAuc,
 )
-from streameval.metrics.scores.sampled_gain import AgcApprox
+from streameval.metrics.scores.recalibration import Recalibration
+from streameval.metrics.scores.scoring_rules import BrierScore, LogLoss
+from streameval.metrics.scores.threshold_tables import CostMin, FbetaMax
 from streameval.wording import format_number
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ from streameval.metrics.contingency.clustering import (
     names_measure,
 )
 from streameval.metrics.scores.distribution import LEVELS, Quantile
-from streameval.metrics.scores.gain import truncated
+from streameval.metrics.scores.gain import approximations, truncated
 from streameval.metrics.scores.operating_points import operating_points
-from streameval.metrics.scores.sampled_gain import approximations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

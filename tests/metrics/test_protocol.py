@@ -15,7 +15,7 @@ from streameval import evaluate
 from streameval.metrics.catalogue import CATALOGUE, clustering_rows
 from streameval.metrics.contingency.clustering import ClusteringMetric
 from streameval.metrics.protocol import Metric, as_metric, user_defined
-from streameval.metrics.scores.sampled_gain import AgcApprox
+from streameval.metrics.scores.gain import AgcApprox
 from streameval.metrics.selection import Selection
 from streameval.options import honoured
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, Par
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.metrics.contingency import fisher, measures, twoway
+from streameval.metrics.contingency import measures, twoway
 from streameval.metrics.contingency.measures import CountedStatistics, TableStatistics
 from streameval.metrics.contingency.twoway import OneSided, TwoWay
 from streameval.states.contingency.summary import summarize
@@ -284,7 +284,7 @@ class PairMeasures:
     frequency_bias = Measure(twoway.frequency_bias, high=inf, better=None)
     fscore = Measure(twoway.fscore)
     g_score = Measure(_of_cells(measures.g_score), high=inf, no_interval=GROWS)
-    hypergeometric = Measure(fisher.hypergeometric, -inf, inf, no_interval=GROWS)
+    hypergeometric = Measure(twoway.hypergeometric, -inf, inf, no_interval=GROWS)
     informedness = Measure(twoway.informedness, -1)
     jaccard_coeff = Measure(twoway.jaccard_coeff)
     kappa = Measure(twoway.kappa, -1, scale="fisher")

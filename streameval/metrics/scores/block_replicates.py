@@ -43,9 +43,8 @@ from streameval.metrics.scores.cut_bins import (
     rows_of_bins,
     window,
 )
-from streameval.metrics.scores.delong import GRID_CHECK
-from streameval.metrics.scores.rankings import RankSums
-from streameval.metrics.scores.sums import BITS
+from streameval.metrics.scores.ranking import GRID_CHECK
+from streameval.metrics.scores.sums import BITS, RankSums
 from streameval.metrics.units import Sizes, class_counts
 from streameval.states.scores.blocks import sum_blocks
 from streameval.states.scores.types import compared
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.metrics.protocol import Exact, Metric
-    from streameval.metrics.scores.rankings import MeanOfRows
+    from streameval.metrics.scores.sums import MeanOfRows
     from streameval.results import Scalar
     from streameval.states.scores.blocks import BlockCounts
     from streameval.typing import Array

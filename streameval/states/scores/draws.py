@@ -3,7 +3,7 @@
 A row is drawn if a keyed hash of its number (`streameval.scan.pieces`) lies below the requested share, so any worker
 draws the same rows in any order, from any files. Five further bits of the hash assign the row to one of 32 random
 groups; leaving out one group at a time gives the standard error of an estimate
-(`streameval.metrics.scores.sampled_gain`). If row groups are drawn instead of rows, the scan omits the others; then all
+(`streameval.metrics.scores.gain`). If row groups are drawn instead of rows, the scan omits the others; then all
 rows that arrive are taken, and all rows of a row group are assigned to one group.
 
 Rows are drawn uniformly, independently of their weights, and keep their weights.

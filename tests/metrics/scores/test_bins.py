@@ -21,8 +21,8 @@ from streameval.metrics.catalogue import at_one_place
 from streameval.metrics.finalize import combine, computed, partials
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.cut_bins import GroupsNear
-from streameval.metrics.scores.delong import DeLong
-from streameval.metrics.scores.rankings import MeanOfRows, OfRankings, Rankings
+from streameval.metrics.scores.ranking import DeLong
+from streameval.metrics.scores.sums import MeanOfRows, OfRankings, Rankings
 from streameval.metrics.selection import Selection
 from streameval.states.blocks import blocks_of
 from streameval.states.protocol import Batch

@@ -17,8 +17,7 @@ from streameval import evaluate
 from streameval.errors import OptionError
 from streameval.kernels.calibration import pool_counts
 from streameval.metrics.finalize import combine, partials
-from streameval.metrics.scores.calibration.cumulative import CorpFit
-from streameval.metrics.scores.calibration.reliability import ReliabilityBins
+from streameval.metrics.scores.calibration import CorpFit, ReliabilityBins
 from streameval.metrics.scores.distribution import ScoreBins
 from streameval.results import Distribution, Reliability
 from streameval.states.scores.counts import fold_arrays

@@ -31,8 +31,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.kernels.calibration import logit_counts
 from streameval.metrics.protocol import NO_ROWS, NO_WEIGHT, OUTSIDE, Metric, Partials
-from streameval.metrics.scores.rankings import MeanOfRows
-from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, total
+from streameval.metrics.scores.sums import SLACK, MeanOfRows, dot, integers, mean, outward, total
 from streameval.results import Scalar
 from streameval.states.scores.parts import ScorePart, leading
 

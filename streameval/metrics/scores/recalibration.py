@@ -5,7 +5,7 @@
 - ``calibration_in_the_large`` is a with b = 1: 0 where the mean score, on the logit scale, fits the share of positives.
 
 The fit is by Newton's method. Each step on the groups reads them all again, so the groups are first counted in a table
-of logit(s), in one pass (`streameval.metrics.scores.calibration.scoring`), and the steps use the table, which is as
+of logit(s), in one pass (`streameval.metrics.scores.scoring_rules`), and the steps use the table, which is as
 precise as the groups for slopes up to 8 and logits below 40. Otherwise (steep slopes, extreme scores, weights, classes
 that the scores nearly separate) further steps on the groups start from the fit to the table, if there is one:
 `LogisticFit.next_step` returns the fit of the next step until it converges, and metrics of the same fit share them. The
@@ -31,7 +31,7 @@ import numpy as np
 
 from streameval.kernels.ranking import exact_parts
 from streameval.metrics.protocol import NO_LOGIT, ONE_CLASS, OUTSIDE, UNBOUNDED, Basis, Metric, Partials
-from streameval.metrics.scores.calibration.scoring import (
+from streameval.metrics.scores.scoring_rules import (
     GENTLE,
     BinnedLogits,
     Bins,
