@@ -34,11 +34,11 @@ from streameval.arrays.ranking import num2bool as num2bool
 from streameval.arrays.ranking import roc_auc_score as roc_auc_score
 from streameval.evaluation import evaluate as evaluate
 from streameval.evaluation.alarms import Drift as Drift
+from streameval.evaluation.attribution import attribute as attribute
+from streameval.evaluation.churn import Churn as Churn
+from streameval.evaluation.churn import churn as churn
 from streameval.evaluation.comparison import compare as compare
-from streameval.evaluation.costs.attributed import Attribution as Attribution
-from streameval.evaluation.costs.attribution import attribute as attribute
-from streameval.evaluation.costs.churn import Churn as Churn
-from streameval.evaluation.costs.churn import churn as churn
+from streameval.evaluation.cost_tables import Attribution as Attribution
 from streameval.evaluation.labels.plan import LabelPlan as LabelPlan
 from streameval.evaluation.quantile_sketch import quantile_sketch as quantile_sketch
 from streameval.evaluation.result import Evaluation as Evaluation

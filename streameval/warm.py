@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streameval.evaluation import evaluate
-from streameval.evaluation.costs.attribution import attribute
+from streameval.evaluation.attribution import attribute
 from streameval.kernels.jit import is_cached
 from streameval.streams import open_streams
 

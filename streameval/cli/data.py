@@ -38,9 +38,9 @@ def attribute(
     If the first DATA is a store, the others are the files of its nights. They are needed for examples and to print
     string ids, of which a store keeps only hashes.
     """
-    from streameval.evaluation.costs.attributed import check_target
-    from streameval.evaluation.costs.attribution import attribute as run
-    from streameval.evaluation.costs.attribution import forecasts
+    from streameval.evaluation.attribution import attribute as run
+    from streameval.evaluation.attribution import forecasts
+    from streameval.evaluation.cost_tables import check_target
 
     to = Output.take(asked)
     for path in out:
@@ -78,7 +78,7 @@ def churn(data: tuple[str, ...], **asked: Any) -> None:
     is absorbed if more than half of it went to one new cluster, else dispersed; another new one is split off if more
     than half of it came from one old cluster, else formed. ARI and V-measure: evaluate --classes with the earlier ids.
     """
-    from streameval.evaluation.costs.churn import churn as run
+    from streameval.evaluation.churn import churn as run
 
     to = Output.take(asked, PLAIN)
     with progress_bar(to.quiet) as advance:

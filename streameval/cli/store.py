@@ -362,8 +362,8 @@ def leave(passed: bool, failures: Sequence[str], to: Output) -> None:
 
 def implied_by(named: Mapping[str, str], asked: Mapping[str, Any]) -> dict[str, object]:
     """Options that rules imply; raises `OptionError`, before anything is read, if a rule's metric is not computed."""
-    from streameval.evaluation.judging import check_computed, implied, rules_of_data
     from streameval.evaluation.request import Request
+    from streameval.evaluation.result import check_computed, implied, rules_of_data
 
     rules = rules_of_data(dict(named))
     columns = [*asked.get("score", ()), *asked.get("cluster", ())]

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from streameval.errors import LabelError, MissingInputError, WeightError
-from streameval.evaluation.coarser_units import coarser_units
 from streameval.evaluation.comparison import sampled_slices
 from streameval.evaluation.families import MetricRequest, weight_problem
 from streameval.evaluation.intervals import (
     Estimated,
     baseline_differences,
+    coarser_units,
     counted,
     cross,
     estimated,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import OptionError
-from streameval.evaluation.costs.tables import attribute_states, ids_of
+from streameval.evaluation.cost_tables import attribute_states, ids_of
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.intervals import Estimated, concluded
 from streameval.evaluation.request import LEVEL
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.engine import Engine
-    from streameval.evaluation.costs.attributed import Attribution
+    from streameval.evaluation.cost_tables import Attribution
     from streameval.metrics.estimates import Estimate
     from streameval.states.protocol import State
 

@@ -43,6 +43,7 @@ from streameval.metrics.contingency.clustering import (
     names_measure,
 )
 from streameval.metrics.protocol import Entry, Metric
+from streameval.metrics.scores.best_thresholds import CostMin, FbetaMax
 from streameval.metrics.scores.calibration import CalibrationError, Corp, CumulativeError, MeanBias
 from streameval.metrics.scores.distribution import Quantile
 from streameval.metrics.scores.gain import Agc, AgcApprox
@@ -59,7 +60,6 @@ from streameval.metrics.scores.ranking import (
 )
 from streameval.metrics.scores.recalibration import Recalibration
 from streameval.metrics.scores.scoring_rules import BrierScore, LogLoss
-from streameval.metrics.scores.threshold_tables import CostMin, FbetaMax
 from streameval.wording import format_number
 
 if TYPE_CHECKING:

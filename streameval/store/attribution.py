@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
-from streameval.evaluation.costs.attribution import Run, checked_options, dropped_rows, of_slices, with_slices
-from streameval.evaluation.costs.tables import attribute_states, ids_of
+from streameval.evaluation.attribution import Run, checked_options, dropped_rows, of_slices, with_slices
+from streameval.evaluation.cost_tables import attribute_states, ids_of
 from streameval.evaluation.finalize import check_labels
 from streameval.kinds import of_column
 from streameval.options import recorded
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from streameval.engine import Engine
-    from streameval.evaluation.costs.attributed import Attribution
+    from streameval.evaluation.cost_tables import Attribution
     from streameval.results import Scalar
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry

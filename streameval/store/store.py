@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from streameval.evaluation.alarms import Drift
-    from streameval.evaluation.costs.attributed import Attribution
+    from streameval.evaluation.cost_tables import Attribution
     from streameval.evaluation.result import Evaluation
     from streameval.results import Judgement, Scalar
     from streameval.store.files.entries import Entry

@@ -24,7 +24,7 @@ from streameval import Store, attribute, evaluate
 from streameval.arrays.contingency.table import ContingencyTable
 from streameval.cli import main
 from streameval.errors import CorruptFileError, MissingColumnError, NullError, OptionError, SchemaError
-from streameval.evaluation.costs.attribution import Run, forecasts
+from streameval.evaluation.attribution import Run, forecasts
 from streameval.metrics.clusters import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute

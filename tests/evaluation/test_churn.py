@@ -18,7 +18,7 @@ from streameval.errors import DataError, OptionError
 from streameval.states.contingency.churn import _pairs
 
 if TYPE_CHECKING:
-    from streameval.evaluation.costs.churn import Churn
+    from streameval.evaluation.churn import Churn
 
 SWAPPED = {"absorbed": "split_off", "dispersed": "formed", "deaths": "births"}
 IDS = st.one_of(st.none(), st.integers(-3, 4))

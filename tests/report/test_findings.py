@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval import Evaluation
-    from streameval.evaluation.costs.attributed import Attribution
+    from streameval.evaluation.cost_tables import Attribution
     from streameval.store.nights.gate import Check
     from streameval.store.nights.history import Histories, History
 

@@ -20,7 +20,7 @@ from refusals import refuses
 
 from streameval import Scalar, evaluate
 from streameval.errors import OptionError
-from streameval.evaluation.judging import implied, rules_of_data
+from streameval.evaluation.result import implied, rules_of_data
 from streameval.results import slice_name
 from streameval.rules import ENOUGH, Rule, difference, judge
 

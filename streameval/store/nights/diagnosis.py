@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from streameval.engine import Engine
-    from streameval.evaluation.costs.attributed import Attribution
+    from streameval.evaluation.cost_tables import Attribution
     from streameval.results import Judgement, Scalar
     from streameval.states.protocol import State
     from streameval.states.scores.counts import ScoreCounts

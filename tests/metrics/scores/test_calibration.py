@@ -24,10 +24,10 @@ from streameval.kernels.calibration import drift_counts, moments
 from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.protocol import NO_WEIGHT
+from streameval.metrics.scores.best_thresholds import FbetaMax
 from streameval.metrics.scores.calibration import scoring
 from streameval.metrics.scores.recalibration import LogisticFit, Recalibration
 from streameval.metrics.scores.scoring_rules import BrierScore, LogLoss
-from streameval.metrics.scores.threshold_tables import FbetaMax
 from streameval.states.scores.counts import fold_arrays
 
 ROWS = 20_000

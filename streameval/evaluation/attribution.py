@@ -30,8 +30,7 @@ from streameval import scan
 from streameval.engine import Engine, start
 from streameval.errors import CorruptFileError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation import evaluate, explain
-from streameval.evaluation.costs.attributed import Attribution
-from streameval.evaluation.costs.tables import Ids, LookUp, Values, attribute_states
+from streameval.evaluation.cost_tables import Attribution, Ids, LookUp, Values, attribute_states
 from streameval.evaluation.families import FAMILIES, Counted, MetricRequest, of_classes
 from streameval.evaluation.files import RUN_OPTIONS, Files, Forecast
 from streameval.evaluation.finalize import check_labels
