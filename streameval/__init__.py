@@ -17,10 +17,10 @@ from streameval._version import __version__
 
 _NAMES = {
     "streameval.accumulator": "Accumulator",
-    "streameval.arrays.contingency.confusion": "confmat2_type",
-    "streameval.arrays.contingency.table": (
+    "streameval.arrays.contingency": (
         "ClusteringMetrics ConfusionMatrix2 ContingencyTable adjusted_mutual_info_score adjusted_rand_score "
-        "cohen_kappa homogeneity_completeness_v_measure jaccard_similarity mutual_info_score product_moment"
+        "cohen_kappa confmat2_type homogeneity_completeness_v_measure jaccard_similarity mutual_info_score "
+        "product_moment"
     ),
     "streameval.arrays.curves": (
         "RocCurve agc_approximate agc_score auc gain_agc_approximate gain_agc_score gain_curve plot_gain_curve "

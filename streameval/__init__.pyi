@@ -1,18 +1,18 @@
 from streameval._version import __version__ as __version__
 from streameval.accumulator import Accumulator as Accumulator
-from streameval.arrays.contingency.confusion import confmat2_type as confmat2_type
-from streameval.arrays.contingency.table import ClusteringMetrics as ClusteringMetrics
-from streameval.arrays.contingency.table import ConfusionMatrix2 as ConfusionMatrix2
-from streameval.arrays.contingency.table import ContingencyTable as ContingencyTable
-from streameval.arrays.contingency.table import adjusted_mutual_info_score as adjusted_mutual_info_score
-from streameval.arrays.contingency.table import adjusted_rand_score as adjusted_rand_score
-from streameval.arrays.contingency.table import cohen_kappa as cohen_kappa
-from streameval.arrays.contingency.table import (
+from streameval.arrays.contingency import ClusteringMetrics as ClusteringMetrics
+from streameval.arrays.contingency import ConfusionMatrix2 as ConfusionMatrix2
+from streameval.arrays.contingency import ContingencyTable as ContingencyTable
+from streameval.arrays.contingency import adjusted_mutual_info_score as adjusted_mutual_info_score
+from streameval.arrays.contingency import adjusted_rand_score as adjusted_rand_score
+from streameval.arrays.contingency import cohen_kappa as cohen_kappa
+from streameval.arrays.contingency import confmat2_type as confmat2_type
+from streameval.arrays.contingency import (
     homogeneity_completeness_v_measure as homogeneity_completeness_v_measure,
 )
-from streameval.arrays.contingency.table import jaccard_similarity as jaccard_similarity
-from streameval.arrays.contingency.table import mutual_info_score as mutual_info_score
-from streameval.arrays.contingency.table import product_moment as product_moment
+from streameval.arrays.contingency import jaccard_similarity as jaccard_similarity
+from streameval.arrays.contingency import mutual_info_score as mutual_info_score
+from streameval.arrays.contingency import product_moment as product_moment
 from streameval.arrays.curves import RocCurve as RocCurve
 from streameval.arrays.curves import agc_approximate as agc_approximate
 from streameval.arrays.curves import agc_score as agc_score

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
-from streameval.arrays.contingency.inputs import encoded, listed
+from streameval.arrays.cells import encoded, listed
 from streameval.arrays.inputs import (
     Predicate,
     cluster_counts,

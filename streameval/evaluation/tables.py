@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streameval.arrays.contingency.table import ConfusionMatrix2
+from streameval.arrays.contingency import ConfusionMatrix2
 from streameval.errors import OptionError
 from streameval.evaluation.cost_tables import attribute_states, ids_of
 from streameval.evaluation.families import FAMILIES

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 from streameval import Store, attribute, evaluate
-from streameval.arrays.contingency.table import ContingencyTable
+from streameval.arrays.contingency import ContingencyTable
 from streameval.cli import main
 from streameval.errors import CorruptFileError, MissingColumnError, NullError, OptionError, SchemaError
 from streameval.evaluation.attribution import Run, forecasts

@@ -11,7 +11,7 @@ import pytest
 from scipy.special import expit, logit, stdtrit
 
 from streameval import LiftCurve, RocCurve, evaluate
-from streameval.arrays.contingency.table import ClusteringMetrics
+from streameval.arrays.contingency import ClusteringMetrics
 from streameval.metrics.catalogue import entries, entry_of
 from streameval.metrics.contingency.clustering import clustering_metric
 from streameval.plots import plot_curve

@@ -135,7 +135,7 @@ class Measure(Generic[P, T]):
 
         Examples
         --------
-        >>> from streameval.arrays.contingency.table import ContingencyTable
+        >>> from streameval.arrays.contingency import ContingencyTable
         >>> table = ContingencyTable(rows=[[2, 1], [0, 3]])
         >>> table.vi_similarity_m1(True, True) == table.vi_similarity(model="m1")
         True

@@ -19,7 +19,7 @@ from refusals import refuses
 from scipy.optimize import linear_sum_assignment
 
 from streameval import evaluate
-from streameval.arrays.contingency.table import ClusteringMetrics
+from streameval.arrays.contingency import ClusteringMetrics
 from streameval.budget import Budget
 from streameval.errors import OptionError
 from streameval.metrics.contingency.clustering import CLUSTERING_METRICS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streameval.arrays.contingency import inputs as source
+from streameval.arrays import cells as source
 from streameval.arrays.inputs import generator
 from streameval.errors import OptionError
 from streameval.metrics.contingency.arithmetic import plain

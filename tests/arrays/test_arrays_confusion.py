@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
 
-from streameval.arrays.contingency.confusion import confmat2_type
-from streameval.arrays.contingency.table import ConfusionMatrix2, ContingencyTable
+from streameval.arrays.contingency import ConfusionMatrix2, ContingencyTable, confmat2_type
 from streameval.errors import DataError, LabelError, OptionError
 from streameval.metrics.contingency import assignment, twoway
 from streameval.metrics.contingency.catalogue import PAIR_MEASURES, TABLE_MEASURES

@@ -1,5 +1,0 @@
-"""Contingency tables in memory."""
-
-from streameval._submodules import import_when_named
-
-import_when_named(__name__)
