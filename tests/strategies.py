@@ -18,13 +18,12 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
-from streameval.states.classes import ClassReader, ClassSpec
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.keys import Blocks, By, Labelled
 from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.keyed.ids import id_type
-from streameval.states.labels import LabelReader, LabelSpec
+from streameval.states.labels import ClassReader, ClassSpec, LabelReader, LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streameval.arrays import cells as source
 from streameval.arrays.inputs import Predicate, generator, labels_by_predicate, num2bool
-from streameval.arrays.sparse_table import SparseTable
+from streameval.arrays.sparse_table import Cells, SparseTable, exact_count, listed
 from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import measures, twoway
 from streameval.metrics.contingency.arithmetic import Value, adjusted, plain
@@ -54,12 +53,12 @@ class TwoByTwoTable(SparseTable):
         if given is not None:
             if not (TP is FN is FP is TN is None) or (rows is not None and cols is not None):
                 raise OptionError("give either TP, FN, FP and TN, or rows, or cols")
-            table = [list(source.listed(line, "a row")) for line in source.listed(given, "rows")]
+            table = [list(listed(line, "a row")) for line in listed(given, "rows")]
             if [len(line) for line in table] != [2, 2]:
                 raise DataError(f"rows has lengths {[len(line) for line in table]}; give ((TP, FN), (FP, TN))")
             (TP, FN), (FP, TN) = table if rows is not None else zip(*table, strict=True)
         named = {"TP": TP, "FP": FP, "TN": TN, "FN": FN}
-        self.counts = TwoWay(**{name: source.exact_count(count, name) for name, count in named.items()})
+        self.counts = TwoWay(**{name: exact_count(count, name) for name, count in named.items()})
 
     @classmethod
     def from_exact(cls, counts: TwoWay) -> Self:
@@ -69,7 +68,7 @@ class TwoByTwoTable(SparseTable):
         return matrix
 
     @classmethod
-    def _of(cls, cells: source.Cells) -> Self:
+    def _of(cls, cells: Cells) -> Self:
         rows, cols = (
             1 - labels_by_predicate(labels, name="labels")[codes]
             for labels, codes in ((cells.row_labels, cells.rows), (cells.col_labels, cells.cols))
@@ -165,7 +164,7 @@ class TwoByTwoTable(SparseTable):
         """
         first, second = _set(set1, "set1"), _set(set2, "set2")
         union = len(first | second)
-        if universe_size is not None and source.exact_count(universe_size, "universe_size") < union:
+        if universe_size is not None and exact_count(universe_size, "universe_size") < union:
             raise OptionError(f"universe_size is {universe_size}, but the two sets have {union} elements together")
         negatives = 0 if universe_size is None else universe_size - union
         return cls(len(first & second), len(first - second), len(second - first), negatives)
@@ -215,9 +214,9 @@ class TwoByTwoTable(SparseTable):
         return TwoWay(self.TP, self.FP, self.TN, self.FN)
 
     @cached_property
-    def cells(self) -> source.Cells:  # type: ignore[override]  # a field of the base class; a table of four cells derives it on first use
+    def cells(self) -> Cells:  # type: ignore[override]  # a field of the base class; a table of four cells derives it on first use
         """Non-zero cells."""
-        return source.Cells(*twoway_cells(self.counts), [1, 0], [1, 0])
+        return Cells(*twoway_cells(self.counts), [1, 0], [1, 0])
 
     def to_rows(self, default: float = 0, cpad: bool = False, rpad: bool = False) -> list[list[int | float]]:
         """Cells as [[TP, FN], [FP, TN]]; the arguments are ignored."""
@@ -294,7 +293,7 @@ class TwoByTwoTable(SparseTable):
 def _set(elements: Iterable[object], name: str) -> set[Hashable]:
     """The elements as a set; raises `DataError` if they are not hashable."""
     try:
-        return set(source.listed(elements, name))
+        return set(listed(elements, name))
     except TypeError as error:
         raise DataError(f"{name} must have hashable elements: {error}") from error
 
@@ -303,10 +302,10 @@ def _two_groups(groups: object, name: str) -> Mapping[Hashable, ArrayLike]:
     """Label two groups 1 and 0, in this order; a mapping is returned unchanged."""
     if isinstance(groups, Mapping):
         return groups
-    listed = list(source.listed(groups, name))
-    if len(listed) != 2:
-        raise DataError(f"{name} has {len(listed)} groups; give two, the positives first")
-    return {1: listed[0], 0: listed[1]}
+    pair = list(listed(groups, name))
+    if len(pair) != 2:
+        raise DataError(f"{name} has {len(pair)} groups; give two, the positives first")
+    return {1: pair[0], 0: pair[1]}
 
 
 class ContingencyTable(SparseTable, TableMeasures):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
-from streameval.arrays.cells import encoded, listed
 from streameval.arrays.inputs import (
     Predicate,
     cluster_counts,
@@ -27,6 +26,7 @@ from streameval.arrays.inputs import (
     numbers,
     same_length,
 )
+from streameval.arrays.sparse_table import encoded, listed
 from streameval.errors import DataError, MissingInputError, NullError, OptionError
 from streameval.metrics.clusters import aul
 from streameval.plots import Style, plot_lift

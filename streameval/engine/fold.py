@@ -27,8 +27,7 @@ from streameval.scan.faults import READ_ERRORS
 from streameval.scan.parquet.pages import TEXT_BYTES
 from streameval.scan.parquet.row_groups import LARGE_CHUNK, Group, RowGroups, TableRows
 from streameval.scan.widen import nearest_floats
-from streameval.states.classes import ClassReader, ClassSpec, rows_of_class
-from streameval.states.labels import LabelCounts, LabelReader, LabelSpec
+from streameval.states.labels import ClassReader, ClassSpec, LabelCounts, LabelReader, LabelSpec, rows_of_class
 from streameval.states.late import LateLabels, LateReader
 from streameval.states.protocol import Batch, Builder, Spec, State, StoredSpec, merge_all, ungrouped
 from streameval.states.rounds import row_bytes

@@ -22,6 +22,7 @@ from streameval.evaluation.intervals import (
     Estimated,
     baseline_differences,
     better_end,
+    compared,
     estimated,
     finalized,
     replicated,
@@ -32,7 +33,6 @@ from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slices import SlicedStates, usable
 from streameval.kinds import of_column
 from streameval.metrics.catalogue import entry_of
-from streameval.metrics.differences import compared
 from streameval.options import NEEDS, honoured
 from streameval.results import REST, Scalar
 from streameval.wording import few

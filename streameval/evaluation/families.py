@@ -70,9 +70,9 @@ if TYPE_CHECKING:
     from streameval.states.blocks import SizeChanges
     from streameval.states.contingency.cells import Watcher
     from streameval.states.contingency.summary import Summary
+    from streameval.states.grouped.builder import LabelledGroups
     from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import Group
-    from streameval.states.grouped.labelled import LabelledGroups
     from streameval.states.protocol import Source, Spec, State, StoredSpec
     from streameval.states.scores.digests import SampledDigests
     from streameval.states.scores.draws import SampledBins

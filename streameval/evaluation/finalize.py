@@ -16,6 +16,7 @@ from streameval.evaluation.intervals import (
     Estimated,
     baseline_differences,
     coarser_units,
+    compared,
     counted,
     cross,
     estimated,
@@ -28,7 +29,6 @@ from streameval.evaluation.request import LEVEL, Request
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.metrics.contingency.class_sample import ClassSample
-from streameval.metrics.differences import compared
 from streameval.metrics.scores.label_sample import LabelSample
 
 if TYPE_CHECKING:

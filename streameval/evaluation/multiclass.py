@@ -20,9 +20,9 @@ import pyarrow as pa
 from streameval.errors import OptionError
 from streameval.metrics.estimates import Estimate, mean_of
 from streameval.results import Scalar
-from streameval.states.classes import MACRO, MICRO, WEIGHTED, ClassSpec, class_name
 from streameval.states.grouped.groups import DenseGroups, Grouped
 from streameval.states.grouped.spec import GroupedSpec
+from streameval.states.labels import MACRO, MICRO, WEIGHTED, ClassSpec, class_name
 from streameval.states.scores.blocks import BlockCounts
 from streameval.states.scores.types import halved
 from streameval.wording import few

@@ -28,10 +28,9 @@ from streameval.options import checked, honoured
 from streameval.results import REST
 from streameval.scan import Scan, Where, plan
 from streameval.scan.derived import IdName
-from streameval.states.classes import AVERAGES, ClassSpec
 from streameval.states.grouped.keys import Blocks
 from streameval.states.keyed.ids import id_type
-from streameval.states.labels import LabelSpec
+from streameval.states.labels import AVERAGES, ClassSpec, LabelSpec
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:

@@ -35,13 +35,12 @@ import pyarrow as pa
 from streameval._version import __version__
 from streameval.budget import Budget
 from streameval.errors import FormatError
-from streameval.states.classes import ClassSpec
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_columns, check_facts, check_spec
 from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.keyed.layout import cut
-from streameval.states.labels import LabelSpec
+from streameval.states.labels import ClassSpec, LabelSpec
 from streameval.states.rounds import Mapper, buckets, one_by_one
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec

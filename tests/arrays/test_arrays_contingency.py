@@ -22,8 +22,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from refusals import refuses
 
+from streameval.arrays import contingency as forms
 from streameval.arrays.contingency import ClusteringMetrics, ConfusionMatrix2, ContingencyTable
-from streameval.arrays.contingency import table as forms
 from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import assignment, clustering
 from streameval.metrics.contingency.assignment import best_matching

@@ -13,7 +13,7 @@ import pytest
 from scipy.special import ndtri, stdtrit
 
 from streameval.errors import OptionError
-from streameval.metrics.differences import compared, holm
+from streameval.evaluation.intervals import compared, holm
 from streameval.metrics.estimates import SCALES, Estimate
 from streameval.metrics.units import Sizes, class_counts
 from streameval.results import Scalar

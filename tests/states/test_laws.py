@@ -37,11 +37,10 @@ from strategies import SUBJECTS, Subject, by_name, difference
 from streameval.budget import Budget
 from streameval.errors import FormatError, IncompatibleStatesError
 from streameval.states import codec
-from streameval.states.classes import ClassSpec
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.grouped.keys import Blocks, By
 from streameval.states.grouped.spec import GroupedSpec
-from streameval.states.labels import LabelSpec
+from streameval.states.labels import ClassSpec, LabelSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.draws import BinsSpec

@@ -25,7 +25,7 @@ from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.results import LabelStratum
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.cluster_sizes import SizeTable
-from streameval.states.grouped.labelled import LabelledGroups
+from streameval.states.grouped.builder import LabelledGroups
 from streameval.states.keyed.ids import identify
 from streameval.states.scores.types import compared, decode, rank_keys
 

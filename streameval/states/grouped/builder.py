@@ -3,12 +3,17 @@
 For each kind of state one function adds the rows of a batch with their tags, and returns its *facts*: the rows that
 states count outside their tables, such as null scores. Rows whose words hold the tag are encoded by a compiled loop
 where that is worth it; a batch of which narrow words cannot hold a key or a tag is added with wide words.
+
+Of scores by label and unit (`LabelledGroups`), the many rows without a label are one group without a tag, counted as
+scores of all rows are: a row takes the memory and the time of a row without groups. Only the labelled rows have tags.
+The stored table is that of `TaggedGroups`; on reading, all rows are given tags.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +24,8 @@ from streameval.kernels.groups import narrow_f4, recoded_rows
 from streameval.kernels.jit import read_only
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.grouped.keys import Labelled, Split
+from streameval.states.grouped.groups import DenseGroups, Grouped
+from streameval.states.grouped.keys import UNLABELLED, Labelled, Split
 from streameval.states.grouped.table import GroupTable, TableBuilder, inner_facts
 from streameval.states.grouped.tag_words import NarrowScores, TagWords, tag_words
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
@@ -28,15 +34,17 @@ from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.hot import by_run
 from streameval.states.keyed.ids import id_codes, identify, mixed, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
+from streameval.states.protocol import Batch, SplitSpec, mergeable
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.parts import sums_at
 from streameval.states.scores.types import present, rank_keys
-from streameval.typing import valid_rows
+from streameval.typing import pack_bits, valid_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from streameval.states.protocol import Batch, Spec, StoredSpec
+    from streameval.states.protocol import Spec, StoredSpec
+    from streameval.states.scores.counts import ScoreCounts
     from streameval.typing import Array
 
     Added = tuple[Mapping[str, "Fact"], Array | None]  # facts; of clusters, the rows of each group by label
@@ -318,3 +326,73 @@ def _fact_sums(inner: StoredSpec, facts: Mapping[str, Fact], split: Split) -> tu
         columns.append(sums.reshape(-1, 2))
         errors.append(slips.reshape(-1, 2))
     return np.hstack(columns), np.hstack(errors) if weighted else None
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledGroups(Grouped):
+    """Scores by `streameval.states.grouped.keys.Labelled`, without strata.
+
+    Attributes
+    ----------
+    rest : rows without a label
+    tagged : labelled rows; of a stored state all rows
+    """
+
+    rest: ScoreCounts
+    tagged: TaggedGroups
+
+    def _group_names(self) -> list[bytes]:
+        names: list[bytes] = self.tagged.table.names.to_pylist()
+        rest = [UNLABELLED] if self.rest.totals().rows or self.rest.nan_rows.any() else []
+        return list(dict.fromkeys(names + rest))
+
+    def merge(self, other: LabelledGroups) -> LabelledGroups:
+        """Groups of both inputs; groups with equal names are merged."""
+        mergeable(self, other)
+        return LabelledGroups(self.spec, self.rest.merge(other.rest), self.tagged.merge(other.tagged))
+
+    def total(self, budget: Budget | None = None) -> ScoreCounts:
+        """The inner state of all rows, without copying them."""
+        return self.rest.merge(self.tagged.total(budget))
+
+    def _chosen(self, names: Collection[bytes], budget: Budget | None) -> ScoreCounts:
+        others = {group for group, name in self.tagged.named.items() if name not in names}
+        chosen = cast("ScoreCounts", self.tagged.without(*others, budget=budget))
+        return chosen.merge(self.rest) if UNLABELLED in names else chosen
+
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
+        """First a row with the facts of each group, then their inner tables; groups in the order of their hashes."""
+        tagged = self.tagged
+        if UNLABELLED in self._group_names():
+            rest = DenseGroups(self.spec, {UNLABELLED: self.rest}).to_arrow()
+            tagged = tagged.merge(self.spec.from_arrow({}, rest, budget or Budget()).tagged)
+        yield from tagged.to_arrow(budget)
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; spilled segments do not count."""
+        return object.__sizeof__(self) + sys.getsizeof(self.rest) + sys.getsizeof(self.tagged)
+
+
+class LabelledBuilder:
+    """Builder of `LabelledGroups`; owned by one task."""
+
+    def __init__(self, spec: SplitSpec, budget: Budget, capacity: int) -> None:
+        self._spec = spec
+        self._rest = spec.inner.builder(budget, capacity)
+        self._tagged = TaggedBuilder(TaggedGroups.empty(spec), budget, max(1, capacity // 16))  # labels are few
+
+    def update(self, batch: Batch) -> None:
+        """Fold a batch."""
+        if batch.labelled is not None and not batch.labelled.all():
+            rest, inner = pack_bits(~batch.labelled), self._spec.inner
+            columns = {name: batch.columns[name].filter(rest) for name in inner.columns}
+            rows = len(columns[inner.column])
+            weight = np.ones(rows) if inner.weighted else None
+            self._rest.update(Batch(np.zeros(rows, np.uint8), weight, columns, name=batch.name))
+        labelled = batch.with_labels()
+        if labelled.label.size:
+            self._tagged.update(labelled)
+
+    def state(self) -> LabelledGroups:
+        """The state of everything folded; the builder must not be used afterwards."""
+        return LabelledGroups(self._spec, self._rest.state(), self._tagged.state())

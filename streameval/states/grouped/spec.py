@@ -21,10 +21,9 @@ from streameval.states.blocks import SizeChanges, Sweep
 from streameval.states.cluster_counts import ClusterSpec, PairBuilder, counts_both
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_facts
-from streameval.states.grouped.builder import TaggedBuilder
+from streameval.states.grouped.builder import LabelledBuilder, LabelledGroups, TaggedBuilder
 from streameval.states.grouped.groups import DenseBuilder, DenseGroups, Grouped
 from streameval.states.grouped.keys import Blocks, Key, Labelled, read_key
-from streameval.states.grouped.labelled import LabelledBuilder, LabelledGroups
 from streameval.states.grouped.table import GroupTable, by_group, inner_facts, inner_headers
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
 from streameval.states.keyed.counts import SLAB, KeyedCounts
