@@ -24,8 +24,8 @@ from streameval.kernels.calibration import drift_counts, moments
 from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.protocol import NO_WEIGHT
+from streameval.metrics.scores import scoring_rules
 from streameval.metrics.scores.best_thresholds import FbetaMax
-from streameval.metrics.scores.calibration import scoring
 from streameval.metrics.scores.recalibration import LogisticFit, Recalibration
 from streameval.metrics.scores.scoring_rules import BrierScore, LogLoss
 from streameval.states.scores.counts import fold_arrays
@@ -265,14 +265,14 @@ def test_weights_that_are_all_zero_leave_every_metric_undefined(approx: bool) ->
 def test_metrics_of_many_rows_do_not_depend_on_the_way(power: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """By bins of the logit, group by group, and by steps on the groups themselves."""
     random = np.random.default_rng(2)
-    x = random.normal(0, 2, scoring.MANY)
+    x = random.normal(0, 2, scoring_rules.MANY)
     score = (1 / (1 + np.exp(-x))).astype(np.float32).clip(1e-30, 1 - 1e-7)
     state = fold_arrays((random.random(x.size) < 1 / (1 + np.exp(-power * x))).astype(np.uint8), score)
     fits = [Recalibration("calibration_slope", slope=flag) for flag in (True, False)]
     metrics: list[Any] = [BrierScore(), LogLoss(), LogLoss(1e-3), *fits]
     found = [compute(state, metric).value for metric in metrics]
     by_steps = [compute(state, Recalibration("slope", slope=flag, fit=LogisticFit())).value for flag in (True, False)]
-    monkeypatch.setattr(scoring, "MANY", math.inf)
+    monkeypatch.setattr(scoring_rules, "MANY", math.inf)
     assert found == pytest.approx([compute(state, metric).value for metric in metrics], rel=1e-13)
     assert found[3:] == pytest.approx(by_steps, rel=1e-12, abs=1e-12)
 
