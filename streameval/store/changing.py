@@ -154,9 +154,9 @@ class Changing:
             Labelled rows are rarely a random sample: if they were drawn, name inverse probabilities as ``weight``.
             Values of young nights are provisional: see `maturity`, and ``mature`` of `check`. A full dump with
             corrections in place needs ``label_time``, or ``label_conflicts="latest"``; rows that it lacks are not
-            withdrawn. An open night keeps its rows, and 11 bytes of an integer id or 15 of the hash of another one:
-            hashes of ids that can be guessed are pseudonyms only. If more than a third of a night is labelled,
-            `replace` with a label column takes as long.
+            withdrawn. An open night keeps its rows, and 6 bytes of an integer id or 10 of the hash of another one, or 6
+            more if it has less than 2¹⁷ rows: hashes of ids that can be guessed are pseudonyms only. If more than a
+            third of a night is labelled, `replace` with a label column takes as long.
         allow_unmatched : bool
             Accept labels of which none has the id of a row; they wait for their night.
         rejects : path, optional

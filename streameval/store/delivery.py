@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streameval import scan
 from streameval.engine.fold import STATE_SHARE
@@ -36,6 +35,7 @@ from streameval.store.nights.statements import (
     read_runs,
     resolve_all,
     table_of,
+    write_run,
 )
 from streameval.wording import few, plural, size
 
@@ -322,7 +322,7 @@ def deliver(
             wrong = "other labels than it had when it was read with the same size and time"
             remedy = "touch it, so that it counts as a new delivery"
         raise listed.contradiction(parts, conflicts.size, wrong, remedy)
-    places = every.distinct(by_arrival=latest)
+    places = every.distinct(found.order)
     new = every.only(places[places >= first])
     effective = every.only(first + used)
     tally = np.bincount(listed.fates, minlength=FATES) if listed is not None else np.zeros(FATES, np.int64)
@@ -338,7 +338,7 @@ def deliver(
         return Arrived(configuration.delivered(after), labels_by_id, None, False, counts, effective, listed)
     merged = len(delivered.runs) + 1 >= FAN
     runs, new_run = ([], every.only(places)) if merged else (delivered.runs, new)
-    name, nbytes = files.publish(lambda sink: pq.write_table(new_run.to_arrow(), sink, compression="zstd"))
+    name, nbytes = write_run(new_run, files)
     total = nbytes + (delivered.bytes if runs else 0)
     after = after._replace(runs=[*runs, name], rows=places.size, bytes=total)
     ids = table_of(new, configuration)
@@ -347,14 +347,17 @@ def deliver(
 
 def _count_corrected(found: Resolved, codes: Array, first: int) -> int:
     """The ids whose label a new statement changes; those from number `first` on are new."""
-    if not found.order.size:
-        return 0
-    starts = np.append(0, found.last[:-1] + 1)
-    before = np.maximum.reduceat(np.where(found.order < first, np.arange(found.order.size), -1), starts)
     last = found.order[found.last]
-    labels, earlier = codes[last], codes[found.order[before]]
-    changed = (labels != earlier) & (labels != WITHDRAWN) & (earlier != WITHDRAWN)
-    return int(np.count_nonzero(changed & (last >= first) & (before >= 0) & ~found.conflict))
+    starts = np.append(-1, found.last)[: last.size] + 1
+    some = np.flatnonzero((last >= first) & (starts < found.last) & (codes[last] != WITHDRAWN) & ~found.conflict)
+    if not some.size:
+        return 0
+    sizes = found.last[some] - starts[some] + 1
+    begins = np.cumsum(sizes) - sizes
+    places = np.repeat(starts[some] - begins, sizes) + np.arange(sizes.sum())
+    before = np.maximum.reduceat(np.where(found.order[places] < first, places, -1), begins)
+    earlier = codes[found.order[before]]
+    return int(np.count_nonzero((before >= 0) & (earlier != WITHDRAWN) & (earlier != codes[last[some]])))
 
 
 def _number(

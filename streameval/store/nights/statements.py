@@ -77,13 +77,12 @@ class Statements(NamedTuple):
         """Some of them."""
         return Statements._make([*(array[rows] for array in self[:-1]), self.values])
 
-    def distinct(self, *, by_arrival: bool) -> Array:
-        """Places of the first of equal statements; by arrival, those are left out that repeat the one before them."""
-        between = (self.codes, self.arrivals) if by_arrival else (self.codes,)
-        order = np.lexsort([*between, self.times, self.second, self.first])
-        new = np.ones(order.size, np.bool_)
-        keys = (self.first, self.second, self.times, self.codes)
-        new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
+    def distinct(self, order: Array) -> Array:
+        """Places without those of statements that repeat the one before; `order` is that of `resolve_all`."""
+        new, ids = np.ones(order.size, np.bool_), self.first[order]
+        again = np.flatnonzero(ids[1:] == ids[:-1]) + 1
+        keys = self.second, self.times, self.codes
+        new[again] = np.any([key[order[again]] != key[order[again - 1]] for key in keys], axis=0)
         places: Array = order[new]
         return places
 
@@ -91,6 +90,13 @@ class Statements(NamedTuple):
         """A table with the labels in place of their codes."""
         label = self.values.take(pa.array(self.codes, mask=self.codes == WITHDRAWN))
         return pa.table({**dict(zip(_KEYS, self[: len(_KEYS)], strict=True)), "label": label})
+
+
+def write_run(statements: Statements, files: PublishedFiles) -> tuple[str, int]:
+    """Publish statements in ascending order of their words; returns the name and the size in bytes."""
+    layout = {"use_dictionary": ["arrival", "night", "label"], "column_encoding": {"first": "DELTA_BINARY_PACKED"}}
+    table = statements.to_arrow()
+    return files.publish(lambda sink: pq.write_table(table, sink, compression="zstd", write_statistics=False, **layout))
 
 
 def no_statements() -> Statements:
@@ -132,7 +138,7 @@ def resolve_all(
     found = resolve(ids, [every.times], every.codes, every.arrivals if source.conflicts == "latest" else None)
     latest = found.order[found.last]
     codes = np.where(found.conflict, WITHDRAWN, every.codes[latest]).astype(np.uint8)
-    words = every.first[latest], every.second[latest][: latest.size if len(ids) > 1 else 0]
+    words = every.first[latest], every.second[latest if len(ids) > 1 else latest[:0]]
     late = LateLabels.of(source.column, _columns(configuration), every.values, codes, words, own=False)
     return late, words[0][found.conflict], found
 
@@ -251,6 +257,6 @@ def _find(table: IdTable, ids: IdTable) -> Array:
 
 def write_all(statements: Statements, delivered: Delivered, files: PublishedFiles) -> Delivered:
     """Write all statements as one run, in place of those of `delivered`; its files may have had others."""
-    name, nbytes = files.publish(lambda sink: pq.write_table(statements.to_arrow(), sink, compression="zstd"))
+    name, nbytes = write_run(statements, files)
     forgotten = range(len(delivered.files))
     return Delivered([name], delivered.files, statements.first.size, nbytes, list(forgotten))
