@@ -18,7 +18,8 @@ judged at its worse end, and so is the usual value: a pass is certain.
 
 ==================  =================================================================================
 ``rows``            rows of the night
-``positives``       positive rows; in per cent, their share of the labelled rows
+``positives``       positive rows, of a sample of labels the known ones; in per cent, their share of the
+                    labelled rows, which a sample does not have
 ``nulls[column]``   null values of a label, id or class column, null or NaN values of a score; in per
                     cent, their share of the rows. A store with a filter knows those of ids and classes
                     only if its files have none
@@ -307,14 +308,24 @@ class Rule:
         matched = len(own) == len(self.slices) and {*own.values()} == {*named}
         return {column: named[name] for column, name in own.items()} if matched else None
 
-    def check_basis(self, *, late: bool) -> None:
-        """Raise `OptionError` if an interval is judged, and `late` labels leave rows without a label.
+    def check_basis(self, *, late: bool, sampled: bool = False) -> None:
+        """Raise `OptionError` if an interval, or a share of positives, is judged that is not of all rows.
+
+        Parameters
+        ----------
+        late : whether labels leave rows without a label
+        sampled : whether they are a sample, from which metrics of all rows are estimated
 
         Examples
         --------
         >>> Rule.read("roc_auc[s] >= 0.97 of labelled @95%").check_basis(late=True)
         """
-        if late and self.level is not None and not self.of_labelled:
+        if sampled and self.metric == "positives" and self.share and not self.how:
+            raise OptionError(
+                f"{self.text!r} judges the share of positives among sampled labels, which is not that of all rows: "
+                "give a number of positives"
+            )
+        if late and not sampled and self.level is not None and not self.of_labelled:
             raise OptionError(
                 f"{self.text!r} judges the interval of the labelled rows, which proves nothing about the others: write "
                 "'of labelled' after the bound if that is meant"

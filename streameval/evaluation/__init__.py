@@ -325,7 +325,8 @@ def evaluate(
     zones = request.slicing.timezones(files.scan.schema)
     source = replace(source_of(data, files.scan.pieces, request.options), zones=zones)
     counts = files.deliver_statements(folded)
-    return replace(found, options=recorded(request.options), source=source, labels=counts or found.labels)
+    counts = found.labels | counts if request.design or not counts else counts
+    return replace(found, options=recorded(request.options), source=source, labels=counts)
 
 
 def explain(data: object, **options: Any) -> Forecast:

@@ -117,7 +117,7 @@ def finalize_all(
             requests, resampling, blocks, [one.own for one in estimates], slicing.by_column(split)
         ),
         label_strata=tuple(one for sample in drawn for one in sample.strata),
-        labels={} if request.design is None and request.late is None else sampled,
+        labels=sampled if request.design or request.late or (labels.null and labels.spec.nulls == "size") else {},
         slice_estimates=tuple(slice_estimates),
         _sliced=slices if slicing.keys else None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import State
 
     Rules = str | Iterable[str] | dict[str, str]
-    Counts = tuple[int, int | None]
+    Counts = dict[str, int | None]
 
 
 def rules_of_data(given: Rules) -> list[Rule]:
@@ -96,7 +97,7 @@ def check_computed(rules: Sequence[Rule], request: Request) -> None:
     by_family |= dict.fromkeys(("cluster", "classes"), request.clusters)
     computed = {metric.name: columns for name, columns in by_family.items() for metric in request.selection.of(name)}
     for rule in rules:
-        rule.check_basis(late=request.late is not None)
+        rule.check_basis(late=request.late is not None, sampled=request.design is not None)
         if rule.slices == EVERY and not request.slicing.keys:
             raise OptionError(f"{rule.text!r} judges every slice: name the slicing column (--by)", "by")
         if rule.metric in FACTS:
@@ -132,7 +133,7 @@ def judged(
     Parameters
     ----------
     given : rules, see `named_rules`
-    counts : rows and positives of the evaluation
+    counts : rows of the evaluation, labelled ones, known positives, and whether labels are a sample
     result : returns the result of a metric and column
     estimate : returns the same result with its replicates; called with ``paired=True`` for a difference
     results : all results, including those of slices
@@ -196,10 +197,11 @@ def _of_column(rule: Rule, named: Sequence[Scalar], column: str | None) -> list[
 def _value(rule: Rule, counts: Counts, result: Callable[..., Scalar], estimate: Callable[..., Estimate]) -> Scalar:
     """The value that a rule judges, with its interval at the level of the rule."""
     if rule.metric in FACTS:
-        count = counts[0] if rule.metric == "rows" else counts[1]
-        if count is None:
-            return Scalar.undefined(rule.metric, "no label was read, or labels are a sample")
-        return Scalar.certain(rule.metric, count / counts[0] if rule.share else count)
+        rule.check_basis(late=False, sampled=bool(counts["sampled"]))
+        if (count := counts[rule.metric]) is None:
+            return Scalar.undefined(rule.metric, "no label was read")
+        number = count / (counts["labelled"] or math.nan) if rule.share else count
+        return replace(Scalar.certain(rule.metric, number), reason="no rows" if number != number else None)
     one = result(rule.metric, rule.of)
     rule.check_basis(late=one.basis is not None)
     certain = one if rule.than is None else difference(one, result(rule.metric, rule.than))
@@ -350,7 +352,9 @@ class Evaluation(Drawing, Shown, Saved):
         >>> [one.outcome for one in result.judgements], result.passed
         (['passed', 'failed'], False)
         """
-        counts = self.rows, self.positives
+        positives = self.labels.get("labelled_positives", self.positives)
+        counts = {"rows": self.rows, "labelled": self.labels.get("labelled_rows", self.rows), "positives": positives}
+        counts["sampled"] = self.positives is None and positives is not None
         judgements = judged(
             rules, counts, partial(self._find, slice=None), self._estimate, self.results, self.slice_estimates
         )

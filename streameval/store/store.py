@@ -427,8 +427,9 @@ class Store(Changing):
         """
         parsed, hours = store_rules(rules), parse_seconds(mature, "mature") / 3600 if mature else 0.0
         snapshot, configuration = self._context.begun()
-        for rule in (one for one in parsed if one.labelled):
-            rule.check_basis(late=configuration.late is not None)
+        for rule in parsed:
+            late = rule.labelled and configuration.late is not None
+            rule.check_basis(late=late, sampled=configuration.design is not None)
         named = several(partition)
         entries = select_entries(snapshot.entries) if snapshot.entries or not named else []
         if since is not None:

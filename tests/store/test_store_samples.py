@@ -123,6 +123,30 @@ def test_late_labels_are_a_sample(tmp_path: Path) -> None:
     refuses(OptionError, r"weight='t'.*create another store", store.update, data, weight="t")
 
 
+def test_rules_on_positives_of_a_sample_are_those_of_data(tmp_path: Path) -> None:
+    """They count the labelled ones; their share is not that of all rows, which no verb takes it for."""
+    data, design = land(table(), tmp_path / "data", "night=2026-01-0"), DESIGNS[0]
+    found, store = evaluate(data, **METRICS, **design), Store(tmp_path / "store")
+    store.update(data, **METRICS, **design)
+    known = found.labels["labelled_positives"]
+    assert [one.outcome for one in found.judge([f"positives == {known}", f"positives > {known}"]).judgements] == [
+        "passed",
+        "failed",
+    ]
+    nights = [evaluate(path, **METRICS, **design).labels["labelled_positives"] for path in sorted(data.iterdir())]
+    for night, positives in zip(sorted(path.name for path in data.iterdir()), nights, strict=True):
+        assert store.check([f"positives == {positives}"], partition=night).passed
+    share = "positives >= 1%"
+    for verb in (lambda: found.judge([share]), lambda: store.check([share])):
+        with pytest.raises(OptionError, match="the share of positives among sampled labels"):
+            verb()
+    late = table().append_column("id", pa.array(range(2000)))
+    labels, rows = late.filter(late["label"].is_valid()).select(["id", "label"]), late.drop_columns("label")
+    found = evaluate(rows, **METRICS, **design, labels=labels, on="id")
+    assert found.labels["labelled_positives"] == known
+    assert found.judge([f"positives == {known}"]).passed
+
+
 def test_what_a_sample_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
     """Slices, clusters, weights, another design, columns of the design, and comparisons; drift has values alone."""
     data, store = land(table(**DESIGNS[3]), tmp_path / "data"), Store(tmp_path / "store")
