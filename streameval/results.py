@@ -199,6 +199,7 @@ class Distribution:
 FEW_UNITS = 50  # effective units beyond a threshold that an operating point needs
 FEW_FREEDOM = 3.0  # degrees of freedom below which a sampling interval is rough
 REST = "rest"  # all rows outside a slice
+CENSUS = "census"  # the design of a sample of all rows
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -238,8 +239,8 @@ class Scalar:
     basis : ``labelled rows`` if the value is of these alone, as labels arrive late; it does not estimate all rows
     labelled_share : the share of labelled rows among all rows, for such a value; slices have the basis alone
     label_class : of several classes, the one against the rest, or ``macro``, ``weighted`` or ``micro`` for an average
-    design, labelled, strata : of an estimate from a sample of labels, how these were drawn, their number, and the
-        number of strata after cutting at scores; `positives` is then None
+    design, labelled, strata : of an estimate from a sample of labels, how these were drawn (``census`` if all rows are
+        labelled), their number, and the number of strata after cutting at scores; `positives` is then None
     group_deciles : for a mean over groups, the deciles of their values: 11 numbers from the least to the greatest, each
         group counted once; None if no group has a value
 

@@ -35,7 +35,7 @@ from streameval.report.values import (
     worst_first,
     zones_said,
 )
-from streameval.results import Source, own_order
+from streameval.results import CENSUS, Source, own_order
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ def _notes(evaluation: Found) -> list[str]:
     certain = sum(not result.exact and result.lower == result.lower for result in results)
     notes = [f"{plural(exact, 'value')} exact"] if exact else []
     notes += [f"{plural(certain, 'value')} approximate, with bounds that contain the exact one"] * bool(certain)
-    rest = len(results) - exact - certain
+    rest = len(results) - exact - certain - sum(result.design == CENSUS for result in results)
     notes += [*strata_said(evaluation.label_strata), *coarser_said(evaluation.coarser_units)]
     notes += cut_said(results, evaluation.options.get("weight"))
     notes += list(means(evaluation.results, evaluation.options.get("mean_weight", "rows")))

@@ -30,7 +30,7 @@ from streameval.report.values import (
     strata_said,
     zones_said,
 )
-from streameval.results import own_order
+from streameval.results import CENSUS, own_order
 from streameval.wording import plural, visible, visible_lines
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def cell(result: Scalar | None) -> str:
         text += f" @ {result.threshold:.5g}"  # points with at least this score are flagged
     if result.ci_lower is not None:
         text = with_interval(result)
-    if result.exact:
+    if result.exact or result.design == CENSUS:
         return text
     width = max(result.upper - result.value, result.value - result.lower)
     if width == width:
@@ -415,7 +415,7 @@ def label_counts(evaluation: Found) -> list[str]:
         counts = [f"{labelled:,} labelled{of_all}"]
         rows, of = labelled, " of labelled"
         positives = evaluation.labels.get("labelled_positives", positives)
-    of += "".join(f", {_prevalence(one)}" for one in evaluation.counts if one.design is not None)
+    of += "".join(f", {_prevalence(one)}" for one in evaluation.counts if one.design not in (None, CENSUS))
     share = f" ({positives / rows:.2%}{of})" if rows and positives is not None else ""
     return counts if positives is None else [*counts, f"{positives:,} positive{share}"]
 

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.report.elements import Cell, Head, Row, Table, range_of
-from streameval.results import FEW_FREEDOM, LabelStratum, slice_name, slice_text
+from streameval.results import CENSUS, FEW_FREEDOM, LabelStratum, slice_name, slice_text
 from streameval.wording import amount, apart, few, labelled_rows, plural, visible
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:
         fine = digits((result.lower, result.upper), count, 9)
         notes.append(f"certain {number(result.lower, fine)} to {number(result.upper, fine)}")
     elif not result.exact:
-        notes.append(sampling_error(result) or "estimate")
+        notes += [sampling_error(result) or "estimate"] * (result.design != CENSUS)
     reason = result.ci_reason or "" if result.ci_lower is None else ""
     notes += ["no interval"] * bool(reason)
     return Cell(number(result.value, count), "; ".join(notes), mark, result.value, reason)
@@ -162,7 +162,7 @@ def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:
 
 def sampling_error(result: Scalar) -> str:
     """The error of a sampled value, if it is known and there is no interval around it."""
-    if result.design is not None and result.ci_lower is not None:
+    if result.design == CENSUS or (result.design is not None and result.ci_lower is not None):
         return ""
     sizes = (("bound", result.bound), ("standard error", result.stderr))
     errors = ", ".join(f"{name} {size:.1e}" for name, size in sizes if size is not None)
@@ -267,6 +267,8 @@ def _drawn(one: Scalar) -> str:
 def _drawn_said(what: str, design: str, results: Sequence[Scalar]) -> str:
     """A sentence for estimates from samples of one design, such as those of several nights."""
     labelled, rows = (_span(getattr(one, name) or 0 for one in results) for name in ("labelled", "rows"))
+    if design == CENSUS:
+        return f"All {rows} rows {'are labelled' if what == 'labels' else 'have a class'}: a census, not an estimate."
     if what == "labels":
         return f"Estimated from {labelled} labels ({design}): what labels of all {rows} rows would give."
     units = _span(one.units or 0 for one in results)

@@ -43,7 +43,7 @@ from streameval.kernels.keys import unmix
 from streameval.metrics.estimates import Estimate, at_end
 from streameval.metrics.protocol import Metric
 from streameval.metrics.units import Sizes
-from streameval.results import LabelStratum, Scalar
+from streameval.results import CENSUS, LabelStratum, Scalar
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.protocol import Small, Totals
 from streameval.wording import plural
@@ -217,7 +217,7 @@ class ClassSample(WeightedSums):
 
     def estimate(self, metric: Metric, value: Scalar) -> Scalar:
         """A value as an estimate for all rows."""
-        facts = replace(value, exact=False, lower=math.nan, upper=math.nan, design=self.design)
+        facts = replace(value, exact=False, lower=math.nan, upper=math.nan, design=self.design if self.free else CENSUS)
         return replace(facts, labelled=self.rows, strata=1, unit=self.unit, units=self.weight.size)
 
     def refined(self, estimates: Sequence[Estimate], metrics: Sequence[Metric]) -> list[Estimate]:

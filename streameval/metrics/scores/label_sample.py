@@ -40,7 +40,7 @@ from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.scoring_rules import BrierScore, Ends, present
 from streameval.metrics.scores.sums import dot, total
 from streameval.metrics.units import Sizes, class_counts
-from streameval.results import LabelStratum, Scalar
+from streameval.results import CENSUS, LabelStratum, Scalar
 from streameval.states.protocol import Small, Source, Totals
 from streameval.states.scores.types import decode
 
@@ -240,8 +240,9 @@ class LabelSample(Small):
         elif at in self.unseen:
             value = Scalar.undefined(metric.name, "no label on one side of the threshold")
         labelled, strata = int(self.cells.counts.sum()), int(self.sizes.size)
+        design = self.design if self._free.any() else CENSUS
         return replace(
-            value, exact=False, lower=math.nan, upper=math.nan, design=self.design, labelled=labelled, strata=strata
+            value, exact=False, lower=math.nan, upper=math.nan, design=design, labelled=labelled, strata=strata
         )
 
     def _weighted(self, weights: Array) -> Rows:
@@ -381,8 +382,9 @@ class LabelSample(Small):
         refined = list(estimates)
         for i, error in zip(due, errors.tolist(), strict=True):
             one, entry = estimates[i], _entry(metrics[i])
-            reason = self.scarce or (DEPENDS if entry.thresholded and self._free.any() else None)
-            if one.scalar.value in (entry.low, entry.high):
+            chosen = entry.thresholded or entry.useless  # a maximum of estimates is too high
+            reason = self.scarce or (DEPENDS if chosen and self._free.any() else None)
+            if any(math.isclose(one.scalar.value, end, rel_tol=0, abs_tol=EQUAL) for end in (entry.low, entry.high)):
                 reason = at_end(one.scalar.value)
             if one.scalar.exact:
                 one, reason = replace(one, replicates=np.empty(0), sizes=sizes, known=0.0), None

@@ -82,6 +82,43 @@ def test_labels_of_all_rows_give_the_value_without_an_error(
             assert other.labelled == n
 
 
+def test_a_census_is_called_one_in_every_output() -> None:
+    """Not an estimate: terminal, JSON, page and the text format of Prometheus; likewise with a class for every row."""
+    columns = rows(300, 2)
+    given: dict[str, Any] = {"score": "s", "metrics": "roc_auc", "at": "threshold=0.3"}
+    found = evaluate(table(columns, np.ones(300, bool)), **given, sampled_by="uniform")
+    for text in (str(found), re.sub(r"\s+", " ", found.to_html())):
+        assert "All 300 rows are labelled: a census, not an estimate." in text
+        assert not re.search(r"Estimated from|\(estimate\)|estimates? of a sample|estimated \d", text)
+    assert {one["design"] for one in found.to_dict()["results"] if not one["exact"]} == {"census"}
+    assert 'streameval_roc_auc{of="s",design="census"}' in found.exports()["prom"]()
+    classes = evaluate(table(columns, np.ones(300, bool)), cluster="stratum", classes="unit", classes_sampled="size")
+    assert "All 300 rows have a class: a census, not an estimate." in str(classes)
+
+
+def test_the_largest_difference_of_rates_has_no_interval() -> None:
+    """It is chosen by the labels, so it is too high: by 0.9 standard deviations from 20 positives."""
+    sample = table(rows(2000, 4), np.random.default_rng(1).random(2000) < 0.3)
+    metrics = ["max_informedness", "ks", "cost_min@fp=1,fn=3", "f1_max"]
+    for one in evaluate(sample, score="s", metrics=metrics, sampled_by="uniform").results:
+        assert one.ci_lower is None
+        assert one.value == one.value
+        assert "its threshold depends on the labels" in str(one.ci_reason)
+
+
+def test_a_value_that_rounding_takes_off_its_end_has_no_interval() -> None:
+    """A recall of 1 − 1e-16 is 1."""
+    columns = rows(3000, 5, 6)
+    columns["label"] = (columns["s"] > 0.6).astype(np.int8)
+    for seed in range(20, 25):
+        rng = np.random.default_rng(seed)
+        columns["p"] = np.where(columns["s"] > 0.8, 0.3, 0.07)
+        sample = table(columns, rng.random(3000) < columns["p"])
+        found = evaluate(sample, score="s", metrics="recall@threshold=0.4", label_probability="p").results[0]
+        assert found.value == pytest.approx(1.0, abs=1e-12)
+        assert found.ci_reason == "the value 1 is at the end of its range"
+
+
 def test_a_precision_of_rows_that_all_have_labels_is_certain() -> None:
     """It is the value of all labels; what depends on other strata as well has an error."""
     rng = np.random.default_rng(0)
