@@ -73,7 +73,9 @@ def plan_labels(
     NullError
         If an id is null.
     LabelError
-        If an id is drawn twice, or there are no labels.
+        If an id repeats among the rows with the smallest hashes of their strata, those to label and others up to the
+        budget, or there are no labels. One scan does not show every repeat: `evaluate` refuses labels of several rows.
+        A repeated id that is not drawn does no harm.
     StreamevalError
         See `streameval.errors`.
 

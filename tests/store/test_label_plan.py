@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from streameval.errors import LabelError, NullError, OptionError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from streameval.evaluation.labels.plan import LabelPlan
 
 PURPOSE = "precision@threshold=0.8"
 
@@ -83,6 +86,66 @@ def test_planned_labels_are_read_back_and_narrow_the_interval() -> None:
     assert plan.half_width[PURPOSE] == pytest.approx(1.96 * float(found.stderr or 0), rel=0.1)
 
 
+def labelled_plan(data: pa.Table, plan: LabelPlan) -> pa.Table:
+    """A plan as it comes back, with the labels of its ids."""
+    places = [int(name[1:]) for name in plan.ids["id"].to_pylist()]
+    return plan.ids.append_column("label", data["truth"].take(pa.array(places)))
+
+
+@pytest.mark.parametrize("given", [1.0, 0.8])
+def test_strata_of_a_plan_follow_from_its_probabilities(given: float) -> None:
+    """Values and intervals are those of a column of strata in all rows, at any threshold, with labels missing."""
+    data = pilot(12_000)
+    plan = plan_labels(data, id="id", score="s", for_=PURPOSE, budget=500)
+    labels, rows = labelled_plan(data, plan), data.select(["id", "s"])
+    missing = np.random.default_rng(2).random(len(labels)) > given
+    labels = labels.set_column(3, "label", pa.array(labels["label"].to_numpy(), mask=missing))
+    sizes = {one["stratum"]: one["rows"] for one in plan.strata}
+    ordered = labels.join(rows, "id").group_by("stratum").aggregate([("s", "max")]).sort_by([("s_max", "descending")])
+    names = np.repeat(ordered["stratum"].to_pylist(), [sizes[name] for name in ordered["stratum"].to_pylist()])
+    column = np.empty(12_000, object)
+    column[np.argsort(-data["s"].to_numpy())] = names
+    everywhere = rows.append_column("stratum", pa.array(column, pa.string()))
+    options: dict[str, Any] = {"score": "s", "metrics": ["roc_auc", "brier_score"], "sampled_by": "strata=stratum"}
+    options |= {"at": ["threshold=0.8", "threshold=0.3", "share=0.1"], "on": "id", "label_probability": "probability"}
+    found = evaluate(rows, labels=labels, **options)
+    known = evaluate(everywhere, labels=labels.drop_columns("stratum"), **options)
+    for one, other in zip((*found.results, *found.counts), (*known.results, *known.counts), strict=True):
+        assert (one.metric, one.strata) == (other.metric, other.strata)
+        for name in ("value", "stderr", "ci_lower", "ci_upper"):
+            assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-10 if name != "value" else 1e-12)
+    assert [one.rows for one in found.label_strata] == [one.rows for one in known.label_strata]
+    with pytest.raises(LabelError, match=r"is null for .*once the probabilities are named as well"):
+        evaluate(rows, labels=labels, **options | {"label_probability": None})
+    others = rows.set_column(0, "id", pa.array([f"n{i}" for i in range(12_000)])).slice(0, 5)
+    with pytest.raises(LabelError, match="else name the probabilities alone"):
+        evaluate(pa.concat_tables([rows, others]), labels=labels, **options)
+
+
+def test_repeated_ids_are_refused() -> None:
+    """In a plan if both rows are held, else where labels are read, wherever the other row is."""
+    data, refused = pilot(12_000), set()
+    how: dict[str, Any] = {"id": "id", "score": "s", "for_": PURPOSE, "budget": 100}
+    drawn = plan_labels(data, **how).ids.group_by("stratum", use_threads=False).aggregate([("id", "last")])
+    ends = (int(end(data["s"].to_numpy())) for end in (np.argmin, np.argmax))
+    for place, name in product(ends, drawn["id_last"].to_pylist()):
+        ids = data["id"].to_pylist()
+        ids[place] = name
+        twice, said = data.set_column(0, "id", pa.array(ids)), ""
+        try:
+            labels = labelled_plan(data, plan_labels(twice, **how))
+        except LabelError as error:
+            said = str(error)
+        else:
+            if ids.count(name) == 1 or name not in labels["id"].to_pylist():
+                continue
+            with pytest.raises(LabelError) as caught:
+                evaluate(twice.select(["id", "s"]), score="s", labels=labels, on="id", label_probability="probability")
+            said = str(caught.value)
+        refused.add(next(why for why in ("in several rows", "but rows were drawn one by one") if why in said))
+    assert len(refused) == 2
+
+
 def test_a_store_is_a_pilot(tmp_path: Path) -> None:
     """Its nights give the plan of their data, here a Delta version; other rows have strata of other sizes."""
     data = pilot()
@@ -129,6 +192,6 @@ def test_ids_and_purposes_that_do_not_fit_are_refused() -> None:
     refuses(NullError, "'id' has nulls", plan_labels, nulls, id="id", score="s", for_=PURPOSE)
     twice = data.set_column(0, "id", pa.array(["a"] * 2000))
     refuses(LabelError, "has 'a' in several rows", plan_labels, twice, id="id", score="s", for_=PURPOSE, budget=100)
-    for name in ("agc@0.1", "f1_max", "precision@recall=0.9", "ece"):
+    for name in ("agc@0.1", "f1_max", "precision@recall=0.9", "ece", "max_informedness"):
         with pytest.raises(OptionError, match=r"gets no interval from sampled labels: .*; name a threshold"):
             plan_labels(data, id="id", score="s", for_=name)

@@ -63,7 +63,8 @@ class LabelPlan(Shown, AsJson):
     ----------
     ids : pa.Table
         A row for each row to label: its id under the name of its column, ``stratum`` (its range of scores) and
-        ``probability``, which `label_probability` reads from the data or from a table of `labels`; the stratum informs.
+        ``probability``. With labels added, it is a table of `labels` for ``sampled_by="strata=stratum"`` and
+        ``label_probability="probability"``, or for the latter alone.
     strata : tuple of dict
         Of each stratum its name, all `rows`, `pilot` labels and positives, and `labels` to give.
     half_width : dict of str to float
@@ -128,7 +129,7 @@ class Pilot:
         files = Files.of(self.engine, scanned, None, where, skip=False)
         specs = replace(files.plan, specs=(self.sample.spec, ClusterSpec(column)))
         kind = id_type(scanned.schema.field(column).type, column)
-        draws = _Draw(specs, column, kind, self.sample, max(_LEAST, budget)).all(files)
+        draws = _Draw(specs, column, kind, self.sample, max(_LEAST, budget) + 1).all(files)  # and a repeated id
         sample, metrics = replace(self.sample, sizes=draws.sizes), self.wanted.metrics
         slopes = sample.slopes([sample.fixed(metric) for metric in metrics], np.arange(sample.sizes.size))
         labels = _shared_out(sample, slopes, [metric.name for metric in metrics], budget)
@@ -154,7 +155,7 @@ def _check(metrics: Sequence[Metric]) -> None:
         why = entry.no_interval if entry else ""
         if ranked and not isinstance(metric, OperatingPoint):
             why = "areas down to a rank are not estimated from sampled labels"
-        elif entry and entry.thresholded and not ranked:
+        elif entry and (entry.thresholded or entry.useless) and not ranked:
             why = "its threshold depends on the labels"
         if why:
             raise OptionError(

@@ -93,10 +93,11 @@ class LateSource:
     conflicts : ``error``, ``latest`` or ``drop``
     rejects : file for the statements that label no row; None without one
     unmatched : whether it is allowed that no id occurs in the data
-    further : columns of classes, units and probabilities, which arrive in the same way if the data lack them
+    further : columns of classes, units, strata and probabilities, which arrive in the same way if the data lack them
     numbers : the probabilities among these, which are not ids
     wide : whether `column` is one of these: it has any number of values
     needed : whether there must be labels, rather than one of the further columns alone
+    single : whether each id is that of one row, as rows were drawn one by one
     """
 
     data: Any
@@ -111,6 +112,7 @@ class LateSource:
     numbers: tuple[str, ...] = ()
     wide: bool = False
     needed: bool = True
+    single: bool = False
 
     @property
     def what(self) -> str:
@@ -138,8 +140,12 @@ class LateSource:
         there = {*others, *(name for name, _ in source.on)}
         recorded = [options.get(name) for name in ("label_probability", "classes_sampled", "clusters_sampled")]
         numbers = tuple(name for name in recorded if name not in (None, "uniform", "size"))
-        named: dict[str, None] = dict.fromkeys(filter(None, (classes, *unit_columns(options.get("unit")), *numbers)))
-        return replace(source, further=tuple(name for name in named if name not in there), numbers=numbers)
+        strata = str(options.get("sampled_by") or "").partition("=")[2]
+        units = unit_columns(options.get("unit"))
+        named: dict[str, None] = dict.fromkeys(filter(None, (classes, *units, strata, *numbers)))
+        single = not units and bool(options.get("sampled_by") or options.get("label_probability"))
+        further = tuple(name for name in named if name not in there)
+        return replace(source, further=further, numbers=numbers, single=single)
 
     @classmethod
     def columns_of(cls, options: Mapping[str, Any], others: Collection[str] = ()) -> LateSource:
@@ -662,7 +668,13 @@ class Statements:
         return cls(source, late, counts, place, listed)
 
     def check(self, matches: Matches, data: str) -> None:
-        """Raise `LabelError` if no row has one of the ids, which are then probably of another column."""
+        """Raise `LabelError` if no row has one of the ids, or several have one, and rows were drawn one by one."""
+        used = sum(int(np.count_nonzero(are_labels(codes) & seen)) for codes, seen in self.late.occurring(matches))
+        if self.source.single and not self.late.own and matches.labelled > used:
+            raise LabelError(
+                f"{data}: {plural(used, 'id')} of {self.place} label {matches.labelled:,} rows, but rows were drawn "
+                "one by one: match them by a column of unique ids (--on), or name the unit that was drawn (--unit)"
+            )
         if matches.seen.any() or self.source.unmatched or not self.counts["read"]:
             return
         allow = "allow that no row has a label with allow_unmatched (--allow-unmatched)"

@@ -44,6 +44,8 @@ _EXPECTED = 10  # labels that a range of scores should have
 _HALVINGS = 8  # of all rows, whose scores are cuts
 _FEW_UNIFORM = 50  # units drawn uniformly, below which intervals are too narrow
 
+_Value = tuple[object, ...]  # the value of a stratum; empty without strata
+
 
 class UnitTable(NamedTuple):
     """Units by size.
@@ -224,13 +226,13 @@ def sample_labels(
     fixed = np.concatenate((_keys_of(thresholds, kind), reached))
     thresholds += at_ranks
     halves = [] if key.strata or units is not None else [every >> i for i in range(1, _HALVINGS + 1)]
-    cuts = np.unique(np.concatenate((fixed, _keys_at(total, halves, budget))))
     unlabelled = [group for group in state.groups() if not group[0]]
     scores = cast("list[ScoreCounts]", state.several(unlabelled, budget))
-    rest = {
-        group[1:] if key.strata else (): _count_ranges(one, cuts, budget)
-        for group, one in zip(unlabelled, scores, strict=True)
-    }
+    others = dict(zip([group[1:] if key.strata else () for group in unlabelled], scores, strict=True))
+    planned = _planned_rows(values, cells, others, every) if key.strata and key.probability else {}
+    ends = _keys_at(total, np.cumsum([rows for rows, _ in planned.values()])[:-1].tolist(), budget)
+    cuts = np.unique(np.concatenate((fixed, _keys_at(total, halves, budget), ends)))
+    rest = _name_rows({value: _count_ranges(one, cuts, budget) for value, one in others.items()}, planned, ends, cuts)
     strata = _cut_strata(grouped.spec, rest, values, cells, cuts, np.isin(cuts, fixed))
     above = strata.above[np.searchsorted(cuts, fixed)].tolist()
     sample = LabelSample(
@@ -257,6 +259,38 @@ def sample_labels(
             f"{LabelStratum.whole(sample.strata).weight:,.0f} rows; give all rows, with a null label outside the sample"
         )
     return sample
+
+
+def _planned_rows(
+    values: Sequence[_Value], cells: Cells, others: Mapping[_Value, ScoreCounts], every: int
+) -> dict[_Value, tuple[int, int]]:
+    """If only drawn rows have strata, all rows of each and those without its name, the best scores first; else none.
+
+    A drawn row stands for 1/π rows, with a label or without. The strata of a plan of labels are ranges of scores, so
+    these numbers give their ends.
+    """
+    named = list(dict.fromkeys(values[group] for group in np.unique(cells.group).tolist()))
+    if (None,) not in others or (None,) in named:
+        return {}
+    stratum = np.array([named.index(value) if value in named else 0 for value in values], np.int64)[cells.group]
+    labels, weights = (np.bincount(stratum, side.sum(axis=0), len(named)) for side in (cells.counts, cells.weights))
+    drawn = labels + [others[value].keyed.outline.rows.sum() if value in others else 0 for value in named]
+    rows, best = np.rint(weights / labels * drawn).astype(np.int64), np.full(len(named), cells.keys.max())
+    np.minimum.at(best, stratum, cells.keys)
+    columns = rows.tolist(), (rows - drawn).astype(np.int64).tolist()
+    found = dict(zip(named, zip(*columns, strict=True), strict=True))
+    return {named[h]: found[named[h]] for h in np.argsort(best).tolist()} if rows.sum() == every else {}
+
+
+def _name_rows(
+    rest: dict[_Value, Array], planned: Mapping[_Value, tuple[int, int]], ends: Array, cuts: Array
+) -> dict[_Value, Array]:
+    """Rows without a label by stratum and range, where those without its name are in its scores, if all numbers fit."""
+    place = np.searchsorted(ends, [*cuts.tolist(), np.iinfo(np.uint64).max])
+    parts = {value: rest[(None,)] * (place == h) for h, value in enumerate(planned)}
+    if not parts or any(part.sum() != planned[value][1] for value, part in parts.items()):
+        return rest
+    return {value: part + rest.get(value, 0) for value, part in parts.items()}
 
 
 class _Strata(NamedTuple):
@@ -307,8 +341,9 @@ def _check_labelled(named: Sequence[tuple[object, ...]], sizes: Array, labels: A
     for value, rows, labelled in zip(named, sizes.tolist(), labels.tolist(), strict=True):
         if rows and not labelled and strata and value[0] is None:
             raise LabelError(
-                f"column {strata!r} is null for {rows:,} rows without a label; the stratum of all rows must be known: "
-                "without it, record the probabilities of labelled rows (--label-probability)"
+                f"column {strata!r} is null for {rows:,} rows without a label; the stratum of all rows must be known; "
+                "in a plan of exactly these rows it follows from the scores once the probabilities are named as well "
+                "(--label-probability), else name the probabilities alone"
             )
         if rows and not labelled:
             of = f"stratum {value[0]!r} of {strata!r} has" if strata else "there are"
