@@ -5,12 +5,12 @@ and p positives. Ties of a group are adjacent and descend from its best score; g
 are the positives and negatives of the group before a tie. Sums are integers: 128 bits as (high, low) words where one
 word may be too short.
 
-`sweep_words` computes areas and precisions of every group of several slicings in one loop over the scores of all. A
-*cell* is a 15-bit code that says to which groups a row belongs: ``member[cell, k]`` is its group in slicing k. A narrow
-word is the lower 16 bits of a rank key, then the cell; its bucket is the rest of the key. A labelled word has the label
-between the two, 32 bits in all. Long words, of 64-bit scores, have in place of the 16 bits the distance of the key from
-the *base* of its bucket, in 48 bits. No key of a bucket is below its base, so the words of a bucket sort like their
-keys; distances are checked before keys are encoded. Within each key negatives come first.
+`sweep_words` computes areas and precisions of all rows and of every group in one loop over the scores of all. A *cell*
+is a 15-bit code that says to which group a row belongs, ``member[cell]``. A narrow word is the lower 16 bits of a rank
+key, then the cell; its bucket is the rest of the key. A labelled word has the label between the two, 32 bits in all.
+Long words, of 64-bit scores, have in place of the 16 bits the distance of the key from the *base* of its bucket, in 48
+bits. No key of a bucket is below its base, so the words of a bucket sort like their keys; distances are checked before
+keys are encoded. Within each key negatives come first.
 
 The two sums of a group are Σ p·(2(N − F) − n), and Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶², where n and p are the
 negatives and positives of a tie, F and T those above it, and N all negatives.
@@ -71,13 +71,13 @@ def count_groups(words, counts, starts, codes, ends, low, tally):
 def by_group(words, neg, pos, member, groups):
     """Group the counts of ascending words; returns the start of each group, and n, p and rank key of its ties.
 
-    Code c lies in one group of each slicing, ``member[c]``; codes of a group with equal keys are added up.
+    Code c lies in group 0, all rows, and in group ``member[c]``; codes of a group with equal keys are added up.
     """
     starts, last = np.zeros(groups + 1, np.int64), np.zeros(groups, np.int64)  # keys from 1 on
     for i in range(words.size):
         key = np.int64(words[i] >> _HALF) + 1
-        for k in range(member.shape[1]):
-            g = np.uint64(member[words[i] & _LOW, k])
+        for k in range(2):
+            g = np.uint64(k * member[words[i] & _LOW])
             starts[g + np.uint64(1)] += last[g] != key
             last[g] = key
     cursor = np.zeros(groups, np.int64)
@@ -89,8 +89,8 @@ def by_group(words, neg, pos, member, groups):
     n, p, keys = np.zeros(ties, np.int64), np.zeros(ties, np.int64), np.zeros(ties, np.uint32)
     for i in range(words.size):
         key = np.int64(words[i] >> _HALF) + 1
-        for k in range(member.shape[1]):
-            g = np.uint64(member[words[i] & _LOW, k])
+        for k in range(2):
+            g = np.uint64(k * member[words[i] & _LOW])
             cursor[g] += last[g] != key
             last[g] = key
             at = np.uint64(cursor[g])
@@ -302,7 +302,8 @@ def sweep_words(words, starts, buckets, member, state):
     """Sweep over sorted labelled words, narrow or long, from the last to the first; sums are added to `state`.
 
     `state` is an int64 array of shape (n_groups, `STATE`): initially no key (−1), the rows of the group up to the last
-    word, and zero sums. Every word is in group 0. See `MOST` for the limit on the number of words.
+    word, and zero sums. A word is in group 0 and in that of its cell, ``member[cell]``; a loop over more groups
+    would leave no registers for group 0, and take twice the time. See `MOST` for the limit on the number of words.
     """
     passed, left, others, start = state[0, _PASSED], state[0, _LEFT], state[0, _OTHERS], state[0, _START]
     area = tied = upper = lower = np.int64(0)
@@ -310,10 +311,11 @@ def sweep_words(words, starts, buckets, member, state):
     for bucket in range(buckets.size):
         j = buckets.size - 1 - bucket
         high = np.int64(buckets[j]) << key_bits
-        for i in range(starts[j + 1] - starts[j]):
-            word = words[starts[j + 1] - 1 - i]
+        part = words[starts[j] : starts[j + 1]]
+        for i in range(part.size):
+            word = part[part.size - 1 - i]
             key = high | np.int64(word >> KEY_SHIFT)
-            cell = np.uint64(word & _CELL)
+            g = np.uint64(member[np.uint64(word & _CELL)])
             if word & _LABEL:
                 start = left if passed != key else start
                 passed = key
@@ -322,23 +324,19 @@ def sweep_words(words, starts, buckets, member, state):
                 upper += share >> _HALF_WORD
                 lower += share & _LOWER_HALF
                 left -= 1
-                for k in range(1, member.shape[1]):
-                    g = np.uint64(member[cell, k])
-                    T, F = state[g, _START] if state[g, _PASSED] == key else state[g, _LEFT], state[g, _OTHERS]
-                    state[g, _PASSED], state[g, _START] = key, T
-                    state[g, AREA] += F
-                    share = np.int64(T / (T + F) * _UNIT)
-                    state[g, UPPER] += share >> _HALF_WORD
-                    state[g, LOWER] += share & _LOWER_HALF
-                    state[g, _LEFT] -= 1
+                T, F = state[g, _START] if state[g, _PASSED] == key else state[g, _LEFT], state[g, _OTHERS]
+                state[g, _PASSED], state[g, _START] = key, T
+                state[g, AREA] += F
+                share = np.int64(T / (T + F) * _UNIT)
+                state[g, UPPER] += share >> _HALF_WORD
+                state[g, LOWER] += share & _LOWER_HALF
+                state[g, _LEFT] -= 1
             else:
                 others -= 1
                 tied += (start - left) * np.int64(passed == key)  # whether scores tie is hard to predict: no branch
-                for k in range(1, member.shape[1]):
-                    g = np.uint64(member[cell, k])
-                    state[g, _OTHERS] -= 1
-                    if state[g, _PASSED] == key:
-                        state[g, TIED] += state[g, _START] - state[g, _LEFT]
+                state[g, _OTHERS] -= 1
+                if state[g, _PASSED] == key:
+                    state[g, TIED] += state[g, _START] - state[g, _LEFT]
     state[0, _PASSED], state[0, _LEFT], state[0, _OTHERS], state[0, _START] = passed, left, others, start
     state[0, AREA], state[0, TIED], state[0, UPPER], state[0, LOWER] = area, tied, upper, lower
 

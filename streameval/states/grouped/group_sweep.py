@@ -142,7 +142,7 @@ class GroupSweepPart:
     ----------
     spec : the inner spec
     rows : SortedRows of a whole shard, or Ties of a part of one
-    member : uint32 array of shape (n_codes, 2), the groups of each code: 0, and its own
+    member : int64 array of shape (n_codes,), the group of each code besides 0, which is all rows
     before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and overall
     shard_end : as `before`, but above the end of the shard, which may have further parts after this one
     """
@@ -188,9 +188,9 @@ class GroupSweepPart:
         """Negatives and positives of each group in and above this part."""
         tally, (words, *sides, _) = self.before.copy(), self._ties
         codes = (words & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        for groups in self.member.T:
-            for side, counts in zip(tally, sides, strict=True):
-                np.add.at(side, groups[codes], counts)
+        for side, counts in zip(tally, sides, strict=True):
+            side[0] += counts.sum()
+            np.add.at(side, self.member[codes], counts)
         return tally
 
     @cached_property
@@ -243,8 +243,8 @@ class GroupSweep:
         rows_each = SLAB if budget is None else min(SLAB, max(_LEAST, budget.scratch // share))
         intervals, codes, low = keyed.intervals(rows_each), rows.codes(), (1 << keyed.layout.tag) - 1
         cells = len(rows.group_codes)
-        member = np.zeros((cells, 2), np.uint32)
-        member[codes, 1] = np.arange(1, codes.size + 1)
+        member = np.zeros(cells, np.int64)
+        member[codes] = np.arange(1, codes.size + 1)
 
         def count_rows(some: Sequence[Interval]) -> Array:
             tally, ends = np.zeros((len(some), 2, cells), np.int64), np.array(some, np.uint32)[:, 1] << 1
