@@ -40,7 +40,7 @@ from scipy.special import expit, logit, ndtri
 
 from streameval import evaluate
 from streameval.metrics.estimates import Estimate
-from streameval.metrics.units import Sizes, class_counts
+from streameval.metrics.protocol import Sizes, class_counts
 from streameval.results import FEW_FREEDOM, Scalar
 from streameval.states.scores.quantile_sketch import QuantileSketch
 

@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 
-from streameval.streams import open_streams
+from streameval.posix import open_streams
 
 
 def run() -> None:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from streameval.evaluation import evaluate
 from streameval.evaluation.attribution import attribute
 from streameval.kernels.jit import is_cached
-from streameval.streams import open_streams
+from streameval.posix import open_streams
 
 _ROWS = 300_000  # so that hot keys are learned as well
 _LITTLE = "1MiB"  # of memory, so that states are spilled and heavy buckets are cut into parts

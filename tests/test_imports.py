@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(streameval.__file__).parent
 
 # Every room with the rooms it may import; BASE is open to all. The order of the lines is the order of the floors.
-BASE = {"_submodules", "_version", "errors", "forks", "kinds", "posix", "saving", "streams", "typing", "wording"}
+BASE = {"_submodules", "_version", "errors", "forks", "kinds", "posix", "saving", "typing", "wording"}
 LAYERS: dict[str, set[str]] = {
     "_version": set(),
     "_submodules": set(),
@@ -34,7 +34,6 @@ LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "posix": set(),
     "forks": set(),
-    "streams": set(),
     "wording": set(),
     "saving": set(),
     "results": set(),

@@ -131,7 +131,7 @@ def _check_clusters(asked: dict[str, Any]) -> None:
 
 def _list_columns(data: tuple[str, ...], to: Output) -> None:
     """List the columns of the data, with a command to copy."""
-    from streameval.evaluation.source import columns_of
+    from streameval.evaluation.files import columns_of
 
     facts, command = columns_of(data)
 

@@ -13,7 +13,7 @@ Heavy modules are imported inside the functions that use them, which keeps ``--h
 ======= ==================================================================
 
 A stdout that is closed from the start is not an error: nobody wants the results. What cannot be written to stderr is
-dropped and changes no status (`streameval.streams`).
+dropped and changes no status (`streameval.posix`).
 """
 
 from __future__ import annotations

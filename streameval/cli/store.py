@@ -90,7 +90,7 @@ def _storage(texts: Sequence[str]) -> dict[str, str]:
 
 def stored(data: Sequence[str], asked: dict[str, Any]) -> tuple[str, ...]:
     """Add the options of ``--storage`` to the URIs of the inputs; they are removed from `asked`."""
-    from streameval.evaluation.source import with_storage
+    from streameval.evaluation.files import with_storage
 
     storage = _storage(asked.pop("storage_options", ()))
     return tuple(with_storage(data, storage)) if storage else tuple(data)
@@ -109,7 +109,7 @@ def store_named(
         If nights are selected but the first input is not a store.
     """
     from streameval.errors import OptionError
-    from streameval.evaluation.source import is_pattern
+    from streameval.evaluation.files import is_pattern
 
     first, store = data[0], None
     if not _is_local_data(first):

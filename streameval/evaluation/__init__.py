@@ -11,11 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval._submodules import import_when_named
-from streameval.evaluation.files import Files, Forecast
+from streameval.evaluation.files import Files, Forecast, source_of
 from streameval.evaluation.finalize import finalize_all
 from streameval.evaluation.multiclass import expanded
 from streameval.evaluation.request import Request
-from streameval.evaluation.source import source_of
 from streameval.options import recorded
 from streameval.scan.pieces import without_views
 from streameval.wording import explains_arguments
@@ -111,7 +110,7 @@ def evaluate(
         Columns of scores (any numeric type) and of cluster ids (integers, strings, binaries).
     sketch : str or sequence of str, optional
         Columns of numbers, scores or others, whose quantiles are estimated, such as ``quantile@0.5``
-        (`streameval.metrics.scores.distribution`). Every row counts once; labels and weights are ignored.
+        (`streameval.metrics.curves`). Every row counts once; labels and weights are ignored.
     classes : str, optional
         Column of the clusters' true classes, such as campaigns (integers, strings, binaries). Every cluster column is
         compared with it.

@@ -34,7 +34,7 @@ import numpy as np
 
 from streameval._version import __version__
 from streameval.metrics.estimates import SCALES, at_end
-from streameval.metrics.units import effective_units
+from streameval.metrics.protocol import effective_units
 from streameval.report.terminal import Facts
 from streameval.saving import AsJson
 from streameval.wording import digits
@@ -127,7 +127,7 @@ def variance(replicates: Array) -> tuple[Array, Array]:
 
 
 def units_of_blocks(rows: Array) -> Array:
-    """Effective units over the last axis; see `streameval.metrics.units.effective_units`."""
+    """Effective units over the last axis; see `streameval.metrics.protocol.effective_units`."""
     total, blocks = rows.sum(axis=-1), rows.shape[-1]
     spread = np.square(rows - total[..., np.newaxis] / blocks).sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -15,11 +15,10 @@ from streameval._version import __version__
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import MissingInputError, OptionError, SchemaError
 from streameval.evaluation.families import FAMILIES, MetricRequest
-from streameval.evaluation.files import Files
+from streameval.evaluation.files import Files, source_of
 from streameval.evaluation.request import LEVEL
-from streameval.evaluation.source import source_of
 from streameval.metrics.estimates import Estimate
-from streameval.metrics.units import Sizes
+from streameval.metrics.protocol import Sizes
 from streameval.options import checked, recorded
 from streameval.report.terminal import Facts
 from streameval.results import Scalar, Source

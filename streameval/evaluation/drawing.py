@@ -13,11 +13,10 @@ from streameval.evaluation.request import LEVEL
 from streameval.evaluation.tables import LookUp, Tables
 from streameval.kinds import of_column
 from streameval.metrics.catalogue import entry_of
-from streameval.metrics.curves import CurveKind, band_of, curve_kind, no_band, places
+from streameval.metrics.curves import CurveKind, ScoreRange, band_of, curve_kind, no_band, places
 from streameval.metrics.finalize import computed, in_rounds
 from streameval.metrics.resampling import Resampled, SplitState, units_beyond
 from streameval.metrics.scores.block_replicates import BlockReplicates
-from streameval.metrics.scores.distribution import ScoreRange
 from streameval.metrics.scores.label_sample import LabelSample
 from streameval.metrics.scores.ranking import RocAuc
 from streameval.results import Curve, Distribution, Scalar, same_slice, slice_name

@@ -47,9 +47,9 @@ from streameval.states.cluster_sizes import SizeState
 from streameval.states.contingency.by_cluster import ByCluster
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec, SummarisedCounts
-from streameval.states.grouped.cluster_sweep import tables
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.spec import GroupedSpec
+from streameval.states.grouped.sweeps import tables
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.keyed.ids import id_type
 from streameval.states.scores.blocks import BlockCounts, BlockSpec

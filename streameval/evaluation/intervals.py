@@ -46,12 +46,12 @@ from streameval.evaluation.slicing import WHOLE, Slicing
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.estimates import TOO_COARSE, Estimate
 from streameval.metrics.finalize import in_rounds
+from streameval.metrics.protocol import Sizes
 from streameval.metrics.resampling import Sampled, by_row, estimates, refused
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.metrics.scores.sums import Rankings
 from streameval.metrics.selection import of_all_rows
-from streameval.metrics.units import Sizes
 from streameval.results import Scalar
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec

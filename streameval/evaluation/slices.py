@@ -13,16 +13,16 @@ from streameval.metrics.finalize import CutRows, Sliced
 from streameval.metrics.protocol import Metric
 from streameval.results import Scalar, same_slice
 from streameval.states.cluster_counts import ClusterSpec
-from streameval.states.grouped.cluster_sweep import ClusterSweep, sweep_groups
 from streameval.states.grouped.keys import By, Group, rank
+from streameval.states.grouped.sweeps import ClusterSweep, sweep_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.slicing import Slicing
-    from streameval.states.grouped.group_sweep import SweptGroup
     from streameval.states.grouped.groups import Grouped
+    from streameval.states.grouped.sweeps import SweptGroup
     from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.protocol import Source, State, StoredSpec
 

@@ -42,10 +42,10 @@ from streameval.metrics.contingency.clustering import (
     clustering_row,
     names_measure,
 )
+from streameval.metrics.curves import Quantile
 from streameval.metrics.protocol import Entry, Metric
 from streameval.metrics.scores.best_thresholds import CostMin, FbetaMax
 from streameval.metrics.scores.calibration import CalibrationError, Corp, CumulativeError, MeanBias
-from streameval.metrics.scores.distribution import Quantile
 from streameval.metrics.scores.gain import Agc, AgcApprox
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.ranking import (

@@ -11,8 +11,8 @@ metric (`SCALES`), where the standard error is carried by the delta method. Trun
 skewed, and may be negative: of 600 samples with 100 effective units, 91 % of symmetric intervals held the truth, and
 95 % on −ln(1 − x).
 
-Two numbers say how much an interval rests on. The *effective units* (`streameval.metrics.units`) count units by their
-size; below 5 there is no interval. The *degrees of freedom* count the blocks that decide the value: with d the
+Two numbers say how much an interval rests on. The *effective units* (`streameval.metrics.protocol`) count units by
+their size; below 5 there is no interval. The *degrees of freedom* count the blocks that decide the value: with d the
 deviations of the replicates from their mean,
 
     f = 3(Σd²)²/Σd⁴ − 2, from 1 to B − 1,
@@ -75,13 +75,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.units import too_few
+from streameval.metrics.protocol import too_few
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streameval.metrics.units import Sizes
+    from streameval.metrics.protocol import Sizes
     from streameval.typing import Array
 
 
@@ -187,7 +187,7 @@ class Estimate:
 
     Examples
     --------
-    >>> from streameval.metrics.units import Sizes
+    >>> from streameval.metrics.protocol import Sizes
     >>> sizes = Sizes("row", {"rows": np.array([10.0, 12, 9, 11])})
     >>> Estimate(Scalar.certain("mean", 0.5), np.array([0.4, 0.5, 0.6, 0.5]), sizes, "plain").stderr.__round__(4)
     0.1225
@@ -218,7 +218,7 @@ class Estimate:
 
         Examples
         --------
-        >>> from streameval.metrics.units import Sizes
+        >>> from streameval.metrics.protocol import Sizes
         >>> value, rows = Scalar.certain("mean", 0.5), {"rows": np.full(40, 10.0)}
         >>> by = [Estimate(value, 0.5 + x * np.cos(np.arange(40)), Sizes("u", rows)) for x in (0.03, 0.04, 0.01)]
         >>> [round(one.stderr, 3) for one in (*by, by[0].crossed_with(*by[1:]).two_way)]

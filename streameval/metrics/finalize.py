@@ -18,7 +18,7 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.protocol import HALF, LACKS_ROWS, NO_ROWS, Made, Metric, Partials, ShardMetric
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.results import Scalar
-from streameval.states.grouped.group_sweep import WHOLE, GroupSweep, GroupSweepPart, SweptGroup
+from streameval.states.grouped.sweeps import WHOLE, GroupSweep, GroupSweepPart, SweptGroup
 from streameval.states.scores.counts import ScoreCounts
 from streameval.states.scores.types import halved_rows
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart
+    from streameval.states.grouped.sweeps import ClusterSweep, ClusterSweepPart
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Source
     from streameval.typing import Array

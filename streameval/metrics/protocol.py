@@ -3,6 +3,13 @@
 A large state is finalized shard by shard. A metric computes a *partial* of each part of a shard, given the totals of
 all parts above it, and combines the partials of all shards into a `Scalar`. Partials are numbers or small tables. The
 result does not depend on their order.
+
+The sampling error of a metric rests on *units*, which lie in blocks (`Sizes`). The *effective units* of n rows in B
+blocks are
+
+    n² (1 − 1/B) / Σ_b (n_b − n/B)²
+
+with n_b the rows of block b, and likewise for its positives and its negatives; the smallest governs.
 """
 
 from __future__ import annotations
@@ -10,9 +17,11 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Never, Protocol
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from streameval.budget import Budget
-    from streameval.metrics.units import Sizes
+    from streameval.typing import Array
 
     # the value, the part of a state, its partial, and the state; a `Metric` without them is one of any kind, which only
     # the finalizer calls, with the parts of the state that it was requested for
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
     Out = TypeVar("Out", covariant=True, default=Any)
     P = TypeVar("P", default=Any)
     S = TypeVar("S", contravariant=True, default=Never)
+    N = TypeVar("N", int, Array)  # counts of each class
 else:
     from typing import TypeVar
 
@@ -225,13 +235,12 @@ class Entry:
     beyond : which rows beyond its threshold determine its sampling error: ``rows``, ``positives`` or ``negatives``;
         such metrics use fewer blocks and finer bins
     no_interval : why it has no sampling interval
-    units : which units determine its sampling error, kinds of `counts` of `streameval.metrics.units.Sizes`
+    units : which units determine its sampling error, kinds of `counts` of `Sizes`
     rowwise : metric of its standard error where each row is a unit, without replicates
     needs : what it reads of the parts of exact scores: ``ranks`` for a `streameval.states.scores.parts.RankedPart`,
         ``groups`` for all else
     options : fields of the metric that options set: name of the field by name of the option
-    useless : from the metric and the `streameval.metrics.units.Sizes` of the units to the value of a useless score, if
-        no value can be worse
+    useless : from the metric and the `Sizes` of the units to the value of a useless score, if no value can be worse
     of_all_rows : from a metric of a sample to the metric of all rows that it estimates, whose replicates it shares
     """
 
@@ -301,3 +310,78 @@ OUTSIDE = "a score is outside [0, 1], so the scores are not probabilities; trans
 NO_LOGIT = "a score of 0 or 1 has no logit"
 UNBOUNDED = "a histogram cannot bound a fit; leave out approx (--approx)"
 NOTHING_FLAGGED = "no score reaches the threshold"
+
+
+def class_counts(negatives: N, positives: N) -> dict[str, N]:
+    """Counts of rows by kind, as `Sizes` takes them, from those of each class.
+
+    >>> class_counts(3, 1)
+    {'rows': 4, 'positives': 1, 'negatives': 3}
+    """
+    return {"rows": negatives + positives, "positives": positives, "negatives": negatives}
+
+
+def too_few(units: float, of: str, needed: str) -> str:
+    """The reason why there is no interval: effective units, rounded down so that they never read as enough.
+
+    >>> too_few(4.97, "rows (campaign)", "at least 5")
+    '4.9 effective units of rows (campaign): at least 5 are needed'
+    """
+    return f"{math.floor(units * 10) / 10:.1f} effective units of {of}: {needed} are needed"
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """The measure of the rows of each block, by kind.
+
+    Attributes
+    ----------
+    unit : what is drawn together, such as the column ``campaign``; ``row`` where each row is a unit
+    counts : by kind, such as ``rows``, ``positives`` and ``negatives``: arrays of shape (n_blocks,)
+    units : number of units; None where it is not known
+    single : whether every row is a unit of weight 1; then the effective units are the rows
+    """
+
+    unit: str
+    counts: Mapping[str, Array]
+    units: int | None = None
+    single: bool = False
+
+    def of(self, kinds: Sequence[str]) -> Sizes:
+        """Some kinds of units alone."""
+        if self.counts.keys() <= {*kinds}:
+            return self
+        return replace(self, counts={kind: counts for kind, counts in self.counts.items() if kind in kinds})
+
+    @cached_property
+    def effective(self) -> dict[str, float]:
+        """Effective units of each kind that occurs."""
+        number = _rows if self.single else effective_units
+        return {kind: number(counts) for kind, counts in self.counts.items() if counts.any()}
+
+    @property
+    def governing(self) -> tuple[float, str]:
+        """The smallest number of effective units, and its kind."""
+        return min(((units, kind) for kind, units in self.effective.items()), default=(0.0, "rows"))
+
+
+def _rows(counts: Array) -> float:
+    return float(counts.sum())
+
+
+def effective_units(counts: Array) -> float:
+    """Number of equal units that would spread over the blocks as unevenly.
+
+    Parameters
+    ----------
+    counts : array of shape (n_blocks,), rows or weights of each block, empty blocks included
+
+    Examples
+    --------
+    >>> round(effective_units(np.array([1.0, 0, 0, 0])), 12)  # one unit
+    1.0
+    """
+    counts = np.asarray(counts, np.float64)
+    total, blocks = counts.sum(), counts.size
+    spread = float(np.square(counts - total / blocks).sum())
+    return float(total**2 * (1 - 1 / blocks) / spread) if spread else math.inf

@@ -33,12 +33,11 @@ import numpy as np
 from streameval.metrics.catalogue import at_one_place, entry_of
 from streameval.metrics.estimates import SCALES, Estimate, at_end
 from streameval.metrics.finalize import compute
-from streameval.metrics.protocol import Entry, Exact, Metric, ShardMetric
+from streameval.metrics.protocol import Entry, Exact, Metric, ShardMetric, Sizes, class_counts, effective_units, too_few
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.group_means import Fragment, GroupMean, GroupValues, merged, value_of
 from streameval.metrics.scores.ranking import GRID_CHECK
 from streameval.metrics.scores.sums import BITS, MeanOfRows, OfRankings, Rankings
-from streameval.metrics.units import Sizes, class_counts, effective_units, too_few
 from streameval.results import FEW_UNITS, Scalar
 from streameval.states.blocks import BLOCKS, SizeChanges, blocks_of
 from streameval.states.cluster_sizes import SizeState

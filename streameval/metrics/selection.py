@@ -18,7 +18,7 @@ from streameval.metrics.contingency.clustering import (
     clustering_metrics,
     names_measure,
 )
-from streameval.metrics.scores.distribution import LEVELS, Quantile
+from streameval.metrics.curves import LEVELS, Quantile
 from streameval.metrics.scores.gain import approximations, truncated
 from streameval.metrics.scores.operating_points import operating_points
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.engine import check_timeout
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import OptionError
-from streameval.evaluation.source import is_pattern
+from streameval.evaluation.files import is_pattern
 from streameval.kinds import single_unit, texts
 from streameval.options import honoured, refuse
 from streameval.store.attribution import ATTRIBUTED, attribute, costs

@@ -22,7 +22,7 @@ from streameval.cli import main
 from streameval.cli import store as store_commands
 from streameval.cli.data import SIMULATION
 from streameval.cli.options import SHOWN
-from streameval.evaluation.source import suggestion
+from streameval.evaluation.files import suggestion
 from streameval.metrics.catalogue import entries
 from streameval.options import OPTIONS, honoured
 

@@ -573,7 +573,7 @@ def test_slices_are_restored_within_the_budget_of_the_run(
     def another(*_: object) -> None:
         raise AssertionError("another budget")
 
-    monkeypatch.setattr("streameval.states.keyed.bucketed.Budget", another)
+    monkeypatch.setattr("streameval.states.keyed.counts.Budget", another)
     rows = 3_000
     table = _table(rows).append_column("part", pa.array(np.arange(rows) % 30))
     table = table.append_column("id", pa.array(np.arange(rows) % 700)).append_column("weight", pa.array(np.ones(rows)))

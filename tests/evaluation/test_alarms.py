@@ -22,7 +22,7 @@ from streameval.evaluation.alarms import (
 )
 from streameval.evaluation.intervals import Estimated
 from streameval.metrics.estimates import Estimate
-from streameval.metrics.units import Sizes
+from streameval.metrics.protocol import Sizes
 from streameval.results import Scalar
 from streameval.rules import Rule
 from streameval.store.nights.replicates import Replicates

@@ -23,7 +23,7 @@ from streameval import Store, attribute, evaluate, plot_curve
 from streameval.engine import fold
 from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.kernels import groups
-from streameval.states.grouped import cluster_sweep, tag_words
+from streameval.states.grouped import sweeps, tag_words
 from streameval.states.keyed import counts
 from streameval.states.keyed.counts import KeyedCounts
 
@@ -160,7 +160,7 @@ def test_buckets_of_any_size_are_sorted_and_swept(
 @pytest.mark.parametrize("ids", ["int", "string", "few"])
 def test_clusters_of_slices_are_counted_together(wide: bool, ids: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clusters larger than the tables, hot ones, null ids; slices that narrow words cannot distinguish."""
-    monkeypatch.setattr(cluster_sweep, "_CELLS", 8)
+    monkeypatch.setattr(sweeps, "_CELLS", 8)
     if wide:
         monkeypatch.setattr(tag_words, "MOST", 2)
     rng = np.random.default_rng(len(ids))

@@ -15,7 +15,7 @@ from scipy.special import ndtri, stdtrit
 from streameval.errors import OptionError
 from streameval.evaluation.intervals import compared, holm
 from streameval.metrics.estimates import SCALES, Estimate
-from streameval.metrics.units import Sizes, class_counts
+from streameval.metrics.protocol import Sizes, class_counts
 from streameval.results import Scalar
 
 RNG = np.random.default_rng(5)

@@ -41,8 +41,7 @@ import numpy as np
 from streameval.errors import LabelError, NullError, WeightError
 from streameval.kernels.keys import unmix
 from streameval.metrics.estimates import Estimate, at_end
-from streameval.metrics.protocol import Metric
-from streameval.metrics.units import Sizes
+from streameval.metrics.protocol import Metric, Sizes
 from streameval.results import CENSUS, LabelStratum, Scalar
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.protocol import Small, Totals

@@ -28,7 +28,7 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.units import Sizes
+    from streameval.metrics.protocol import Sizes
     from streameval.states.protocol import State
     from streameval.states.scores.parts import ScorePart
 

@@ -34,6 +34,7 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.pieces import TERMS, WORDS, rank_blocks, tied_rows
 from streameval.metrics.estimates import FINER
 from streameval.metrics.finalize import compute
+from streameval.metrics.protocol import Sizes, class_counts
 from streameval.metrics.scores.cut_bins import (
     CutBins,
     GroupsNear,
@@ -45,7 +46,6 @@ from streameval.metrics.scores.cut_bins import (
 )
 from streameval.metrics.scores.ranking import GRID_CHECK
 from streameval.metrics.scores.sums import BITS, RankSums
-from streameval.metrics.units import Sizes, class_counts
 from streameval.states.scores.blocks import sum_blocks
 from streameval.states.scores.types import compared
 

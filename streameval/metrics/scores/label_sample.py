@@ -34,12 +34,11 @@ from streameval.kernels.sampling import draw_smallest
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.estimates import Estimate, at_end
 from streameval.metrics.finalize import computed
-from streameval.metrics.protocol import OUTSIDE, Entry, Metric
+from streameval.metrics.protocol import OUTSIDE, Entry, Metric, Sizes, class_counts
 from streameval.metrics.scores.cut_bins import Rows
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.scoring_rules import BrierScore, Ends, present
 from streameval.metrics.scores.sums import dot, total
-from streameval.metrics.units import Sizes, class_counts
 from streameval.results import CENSUS, LabelStratum, Scalar
 from streameval.states.protocol import Small, Source, Totals
 from streameval.states.scores.types import decode

@@ -9,8 +9,8 @@ time, bucket by bucket: each then has one slice of a few large arrays for each s
 there were. Where rows are needed group by group, for the stored table and for many small contingency tables, they are
 partitioned again by group (`TaggedGroups.by_group`).
 
-All groups of scores are finalized in one sweep (`streameval.states.grouped.group_sweep`), and so are those of clusters
-(`streameval.states.grouped.cluster_sweep`). With weights, each group is separated first: its rounded sums equal those
+All groups of scores are finalized in one sweep (`streameval.states.grouped.sweeps`), and so are those of clusters
+(`streameval.states.grouped.sweeps`). With weights, each group is separated first: its rounded sums equal those
 of its rows alone only if they are computed over the same stretches of scores.
 """
 

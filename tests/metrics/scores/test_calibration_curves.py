@@ -16,9 +16,9 @@ from sklearn.isotonic import IsotonicRegression
 from streameval import evaluate
 from streameval.errors import OptionError
 from streameval.kernels.calibration import pool_counts
+from streameval.metrics.curves import ScoreBins
 from streameval.metrics.finalize import combine, partials
 from streameval.metrics.scores.calibration import CorpFit, ReliabilityBins
-from streameval.metrics.scores.distribution import ScoreBins
 from streameval.results import Distribution, Reliability
 from streameval.states.scores.counts import fold_arrays
 

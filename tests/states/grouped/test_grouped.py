@@ -26,11 +26,11 @@ from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.cluster_sizes import SizeTable
 from streameval.states.contingency.by_cluster import summarize_state
 from streameval.states.contingency.counts import ContingencySpec, SummarisedCounts
-from streameval.states.grouped import cluster_sweep, tag_words
+from streameval.states.grouped import sweeps, tag_words
 from streameval.states.grouped.builder import TaggedBuilder
-from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.keys import Blocks, By
 from streameval.states.grouped.spec import GroupedSpec
+from streameval.states.grouped.sweeps import ClusterSweep
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.keyed.ids import hash_bytes
 from streameval.states.protocol import Batch
@@ -338,13 +338,13 @@ def test_each_table_is_that_of_its_rows(
     inner = ContingencySpec("t", "c", *types, nulls=nulls)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tag_words, "MOST", groups)
-        patch.setattr(cluster_sweep, "_MOST", most)
+        patch.setattr(sweeps, "_MOST", most)
         states = [_table_of_rows(GroupedSpec(inner, By(("k",))), part, kinds) for part in parts]
         grouped = states[0]
         for state in states[1:]:
             grouped = grouped.merge(state)
         keys = [*grouped.groups(), (99,)]
-        tables = cluster_sweep.tables(grouped, keys, one_by_one, BUDGET)
+        tables = sweeps.tables(grouped, keys, one_by_one, BUDGET)
         for (group,), table in zip(keys, tables, strict=True):
             own = [row for part in parts for row in part if row[0] == group]
             alone = _table_of_rows(inner, own, kinds) if own else inner.empty()
@@ -352,5 +352,5 @@ def test_each_table_is_that_of_its_rows(
             assert table.dropped_rows.tolist() == alone.dropped_rows.tolist()
             summary = table.summary if isinstance(table, SummarisedCounts) else summarize_state(table, BUDGET)
             assert summary == summarize_state(alone, BUDGET)
-        found = cluster_sweep.small_tables(grouped, BUDGET, one_by_one)
+        found = sweeps.small_tables(grouped, BUDGET, one_by_one)
         assert all(isinstance(table, SummarisedCounts) and table.totals().rows <= most for table in found.values())

@@ -19,10 +19,10 @@ from streameval.states import codec
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.cluster_sizes import SizeTable
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.grouped import cluster_sweep, tag_words
-from streameval.states.grouped.cluster_sweep import ClusterSweep, sweep_groups
+from streameval.states.grouped import sweeps, tag_words
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.spec import GroupedSpec
+from streameval.states.grouped.sweeps import ClusterSweep, sweep_groups
 from streameval.states.keyed import hot
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
@@ -94,7 +94,7 @@ def test_groups_are_swept_in_any_layout(
     layout: str, kind: pa.DataType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their tables are those of their rows alone."""
-    monkeypatch.setattr(cluster_sweep, "_SHARDS", 3)
+    monkeypatch.setattr(sweeps, "_SHARDS", 3)
     whole, budget = folded(kind, range(GROUPS)), Budget(1 << 10, tmp_path)
     if layout in ("wide", "mixed"):
         monkeypatch.setattr(tag_words, "MOST", 7)
