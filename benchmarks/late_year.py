@@ -60,6 +60,7 @@ def draw(rng: np.random.Generator, night: int, rows: int, before: Statements) ->
     labels = np.where(rng.random(count) < 0.9, ids % 7 == 0, ids % 7 != 0)  # a tenth is wrong, until corrected
     values = [None if lost else int(label) for lost, label in zip(rng.random(count) < 0.02, labels, strict=True)]
     drawn = list(zip(ids.tolist(), times.tolist(), values, strict=True))
+    before = [one for one in before if one[0] >= (night - OPEN) * rows]  # later ones say nothing of closed nights
     old = [before[i] for i in rng.integers(0, len(before), count // 10)] if before else []
     corrected = [(one, night * NIGHT + NIGHT, int(one % 7 == 0)) for one, _, _ in old[::2]]
     return [*drawn, *old, *corrected]
