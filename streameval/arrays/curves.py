@@ -27,22 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
-from streameval.arrays.inputs import (
-    Predicate,
-    checked,
-    cluster_counts,
-    flag,
-    fold,
-    joint,
-    labels_by_predicate,
-    num2bool,
-    numbers,
-    plain,
-    points,
-    same_length,
-    scores,
-    without_nan,
-)
+from streameval.arrays import inputs
 from streameval.errors import DataError, OptionError
 from streameval.kernels.ranking import running
 from streameval.metrics.finalize import combine, compute, partials
@@ -143,8 +128,8 @@ def roc_curve(
     >>> fpr, tpr, thresholds
     (array([0. , 0. , 0.5, 0.5, 1. ]), array([0. , 0.5, 0.5, 1. , 1. ]), array([ inf, 0.8 , 0.4 , 0.35, 0.1 ]))
     """
-    dropping = flag("drop_intermediate", drop_intermediate)
-    return roc_points(points(y_true, y_score, pos_label, sample_weight), drop_intermediate=dropping)
+    dropping = inputs.flag("drop_intermediate", drop_intermediate)
+    return roc_points(inputs.points(y_true, y_score, pos_label, sample_weight), drop_intermediate=dropping)
 
 
 @explains_arguments
@@ -183,8 +168,8 @@ def precision_recall_curve(
     >>> precision.round(4), recall, thresholds
     (array([0.5 , 0.6667, 0.5 , 1. , 1. ]), array([1. , 1. , 0.5, 0.5, 0. ]), array([0.1 , 0.35, 0.4 , 0.8 ]))
     """
-    dropping = flag("drop_intermediate", drop_intermediate)
-    return precision_recall_points(points(y_true, y_score, pos_label, sample_weight), dropping)
+    dropping = inputs.flag("drop_intermediate", drop_intermediate)
+    return precision_recall_points(inputs.points(y_true, y_score, pos_label, sample_weight), dropping)
 
 
 def precision_recall_points(state: ScoreCounts, drop_intermediate: bool = False) -> tuple[Array, Array, Array]:
@@ -229,7 +214,7 @@ def auc(x: ArrayLike, y: ArrayLike) -> float:
     0.75
     """
     (xs, x_unit), (ys, y_unit) = (_coordinates(values, name) for values, name in ((x, "x"), (y, "y")))
-    same_length(xs.size, "x", y=ys)
+    inputs.same_length(xs.size, "x", y=ys)
     widths = np.diff(xs)
     if not widths.size:
         raise DataError(f"x has {plural(xs.size, 'point')}; an area needs at least two")
@@ -252,7 +237,7 @@ def _coordinates(values: ArrayLike, name: str) -> tuple[Array, int]:
     DataError
         For infinities; NaN is allowed.
     """
-    array = numbers(values, name).astype(np.float64)
+    array = inputs.numbers(values, name).astype(np.float64)
     if np.isinf(array).any():
         raise DataError(f"{name} has an infinite coordinate; an area needs finite ones")
     unit = math.frexp(float(np.abs(array).max()))[1] + 1
@@ -288,7 +273,7 @@ def plot_precision_recall_curve(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['area = 0.7917', 'random (positives: 0.5)', 'best possible', 'threshold']
     """
-    state = points(y_true, y_score, pos_label, sample_weight)
+    state = inputs.points(y_true, y_score, pos_label, sample_weight)
     precision, recall, thresholds = precision_recall_points(state)
     area = auc(recall, precision)
     return plot_precision_recall(recall, precision, thresholds, area, balance=balance_of(state), **style)
@@ -331,12 +316,12 @@ class RocCurve:
         pos_label: object = None,
         sample_weight: ArrayLike | None = None,
     ) -> None:
-        self.fprs = numbers(fprs, "fprs").astype(np.float64)
-        self.tprs = numbers(tprs, "tprs").astype(np.float64)
-        same_length(self.fprs.size, "fprs", tprs=self.tprs)
-        self.thresholds = None if thresholds is None else numbers(thresholds, "thresholds")
+        self.fprs = inputs.numbers(fprs, "fprs").astype(np.float64)
+        self.tprs = inputs.numbers(tprs, "tprs").astype(np.float64)
+        inputs.same_length(self.fprs.size, "fprs", tprs=self.tprs)
+        self.thresholds = None if thresholds is None else inputs.numbers(thresholds, "thresholds")
         if self.thresholds is not None:
-            same_length(self.fprs.size, "fprs", thresholds=self.thresholds)
+            inputs.same_length(self.fprs.size, "fprs", thresholds=self.thresholds)
         self.pos_label = pos_label
         self.sample_weight = sample_weight
         self._exact: tuple[float, float] | None = None  # area and maximum informedness of the state
@@ -351,7 +336,9 @@ class RocCurve:
         return curve
 
     @classmethod
-    def from_labels(cls, labels_true: ArrayLike, y_score: ArrayLike, is_class_pos: Predicate = num2bool) -> RocCurve:
+    def from_labels(
+        cls, labels_true: ArrayLike, y_score: ArrayLike, is_class_pos: inputs.Predicate = inputs.num2bool
+    ) -> RocCurve:
         """The curve of labels and scores.
 
         Parameters
@@ -365,9 +352,9 @@ class RocCurve:
         >>> RocCurve.from_labels(["ham", "spam"], [0.2, 0.7], lambda label: label == "spam").tprs
         array([0., 1., 1.])
         """
-        label, score = labels_by_predicate(labels_true, is_class_pos), scores(y_score)
-        same_length(len(label), "labels_true", y_score=score)
-        return cls._of(fold(label, score))
+        label, score = inputs.labels_by_predicate(labels_true, is_class_pos), inputs.scores(y_score)
+        inputs.same_length(len(label), "labels_true", y_score=score)
+        return cls._of(inputs.fold(label, score))
 
     @classmethod
     def from_scores(cls, scores_neg: ArrayLike, scores_pos: ArrayLike) -> RocCurve:
@@ -388,13 +375,13 @@ class RocCurve:
         >>> RocCurve.from_scores([0.1, 0.4], [0.35, 0.8, float("nan")]).auc_score()
         0.75
         """
-        sides = [without_nan(side) for side in joint(scores_neg=scores_neg, scores_pos=scores_pos)]
+        sides = [inputs.without_nan(side) for side in inputs.joint(scores_neg=scores_neg, scores_pos=scores_pos)]
         score = np.concatenate(sides)
-        plain(score, "scores_neg and scores_pos without NaN")
-        return cls._of(fold(np.repeat([0, 1], [side.size for side in sides]).astype(np.uint8), score))
+        inputs.plain(score, "scores_neg and scores_pos without NaN")
+        return cls._of(inputs.fold(np.repeat([0, 1], [side.size for side in sides]).astype(np.uint8), score))
 
     @classmethod
-    def from_clusters(cls, clusters: ArrayLike, is_class_pos: Predicate = num2bool) -> RocCurve:
+    def from_clusters(cls, clusters: ArrayLike, is_class_pos: inputs.Predicate = inputs.num2bool) -> RocCurve:
         """The curve in which the score of a point is the size of its cluster.
 
         Parameters
@@ -407,8 +394,8 @@ class RocCurve:
         >>> RocCurve.from_clusters([[1, 1, 0], [0], [1]]).auc_score()
         0.5833333333333334
         """
-        sizes, label = cluster_counts(clusters, is_class_pos)
-        return cls._of(fold(label, np.repeat(sizes, sizes)))
+        sizes, label = inputs.cluster_counts(clusters, is_class_pos)
+        return cls._of(inputs.fold(label, np.repeat(sizes, sizes)))
 
     def auc_score(self) -> float:
         """Area under the curve; NaN if there is one class only.
@@ -537,14 +524,14 @@ def gain_curve(
     >>> top, tpr, thresholds
     (array([0.25, 0.75]), array([0.5, 1. ]), array([0.9, 0.5]))
     """
-    return gain_points(fold_arrays(*checked(y_true, y_score, pos_label, sample_weight)), truncate)
+    return gain_points(fold_arrays(*inputs.checked(y_true, y_score, pos_label, sample_weight)), truncate)
 
 
 def gain_points(state: ScoreCounts, truncate: float) -> tuple[Array, Array, Array]:
     """The gain curve of a state: shares of the weight and of the positive weight, thresholds."""
     total = state.totals()
-    points = kept_points(truncate, total.rows)
-    cut_parts = [(part, kept_groups(part, points)) for part in state.parts()]
+    kept = kept_points(truncate, total.rows)
+    cut_parts = [(part, kept_groups(part, kept)) for part in state.parts()]
     neg, pos = (np.concatenate([getattr(part, name)[:keep] for part, keep in cut_parts]) for name in ("n", "p"))
     top = running(neg + pos, 0) / (total.neg_weight + total.pos_weight)
     tpr = running(pos, 0) / (total.pos_weight or math.nan)
@@ -588,8 +575,8 @@ def agc_score(
     >>> agc_score(y_true, y_score, normalized=False)
     0.8333333333333334
     """
-    state = fold_arrays(*checked(y_true, y_score, pos_label, sample_weight))
-    return float(compute(state, Agc(truncate, ratio=not flag("normalized", normalized))).value)
+    state = fold_arrays(*inputs.checked(y_true, y_score, pos_label, sample_weight))
+    return float(compute(state, Agc(truncate, ratio=not inputs.flag("normalized", normalized))).value)
 
 
 @explains_arguments
@@ -644,7 +631,7 @@ def agc_approximate(
     >>> abs(agc_approximate(y_true, y_score, sample=0.5, random_state=0) - agc_score(y_true, y_score)) < 0.1
     True
     """
-    label, score, weight = checked(y_true, y_score, pos_label, sample_weight)
+    label, score, weight = inputs.checked(y_true, y_score, pos_label, sample_weight)
     truncate = decimal(truncate)
     _check_options(truncate, sample, quantiles, label.size)
     share = truncate / label.size if truncate > 1 else float(truncate)
@@ -657,7 +644,7 @@ def agc_approximate(
     edges = _edges(score, share, quantiles, interpolation)
     bins = np.searchsorted(-edges, -score)  # number of edges above each score
     inside = int(np.count_nonzero(bins < edges.size))
-    top = Agc(inside if inside > 1 else 0.5 / label.size, ratio=not flag("normalized", normalized))
+    top = Agc(inside if inside > 1 else 0.5 / label.size, ratio=not inputs.flag("normalized", normalized))
     return float(compute(fold_arrays(label, -bins, weight), top).value)
 
 
@@ -734,7 +721,7 @@ def plot_gain_curve(
     >>> axes.get_xlim()[1].item(), axes.get_legend().get_texts()[0].get_text()
     (0.6, 'score (AGC = 0.5455)')
     """
-    state = fold_arrays(*checked(y_true, y_score, pos_label, sample_weight))
+    state = fold_arrays(*inputs.checked(y_true, y_score, pos_label, sample_weight))
     top, tpr, _ = gain_points(state, 1)
     shown = float(gain_points(state, truncate)[0][-1]) or None
     agc = float(compute(state, Agc(truncate)).value)

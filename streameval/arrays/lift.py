@@ -17,15 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
-from streameval.arrays.inputs import (
-    Predicate,
-    cluster_counts,
-    is_null,
-    labels_by_predicate,
-    num2bool,
-    numbers,
-    same_length,
-)
+from streameval.arrays import inputs
 from streameval.arrays.sparse_table import encoded, listed
 from streameval.errors import DataError, MissingInputError, NullError, OptionError
 from streameval.metrics.clusters import aul
@@ -81,11 +73,11 @@ class LiftCurve:
         0.575
         """
         positives, sizes = _counts(counts_true, "counts_true"), _counts(counts_pred, "counts_pred")
-        same_length(positives.size, "counts_true", counts_pred=sizes)
+        inputs.same_length(positives.size, "counts_true", counts_pred=sizes)
         return cls(SizeTable.of(sizes, positives))
 
     @classmethod
-    def from_clusters(cls, clusters: ArrayLike, is_class_pos: Predicate = num2bool) -> LiftCurve:
+    def from_clusters(cls, clusters: ArrayLike, is_class_pos: inputs.Predicate = inputs.num2bool) -> LiftCurve:
         """The curve of clusters that are given as lists of the labels of their points.
 
         Parameters
@@ -98,13 +90,13 @@ class LiftCurve:
         >>> LiftCurve.from_clusters(["sss", "h"], lambda label: label == "s").aul_score()
         1.0
         """
-        sizes, label = cluster_counts(clusters, is_class_pos)
+        sizes, label = inputs.cluster_counts(clusters, is_class_pos)
         starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
         return cls(SizeTable.of(sizes, np.add.reduceat(label.astype(np.int64), starts)))
 
     @classmethod
     def from_labels(
-        cls, labels_true: ArrayLike, labels_pred: ArrayLike, is_class_pos: Predicate = num2bool
+        cls, labels_true: ArrayLike, labels_pred: ArrayLike, is_class_pos: inputs.Predicate = inputs.num2bool
     ) -> LiftCurve:
         """The curve of points with a class label and a cluster.
 
@@ -119,8 +111,8 @@ class LiftCurve:
         >>> LiftCurve.from_labels([1, 1, 0, 1, 0], ["a", "a", "a", "b", "c"]).aul_score()
         0.575
         """
-        label, codes = labels_by_predicate(labels_true, is_class_pos), _codes(labels_pred)
-        same_length(len(label), "labels_true", labels_pred=codes)
+        label, codes = inputs.labels_by_predicate(labels_true, is_class_pos), _codes(labels_pred)
+        inputs.same_length(len(label), "labels_true", labels_pred=codes)
         return cls(SizeTable.of(np.bincount(codes), np.bincount(codes[label > 0], minlength=int(codes.max()) + 1)))
 
     def aul_score(self, threshold: float = 1, plot: bool = False) -> Any:
@@ -202,7 +194,7 @@ class LiftCurve:
 
 def _counts(values: ArrayLike, name: str) -> Array:
     """Counts as an int64 array, or float64 if they are given as floats; raises `DataError` for invalid counts."""
-    array = numbers(values, name)
+    array = inputs.numbers(values, name)
     wrong = np.flatnonzero(~(array >= 0) | (array == np.inf))
     if wrong.size:
         raise DataError(f"{name} has {array[wrong[0]]} at position {wrong[0]}; counts must be finite and at least 0")
@@ -228,7 +220,7 @@ def _codes(labels: ArrayLike) -> Array:
     if not codes.size:
         raise MissingInputError("labels_pred is empty; give at least one point")
     listing = isinstance(distinct, list)
-    if any(map(is_null, distinct)) if listing else pc.any(pc.is_null(distinct, nan_is_null=True)).as_py():
+    if any(map(inputs.is_null, distinct)) if listing else pc.any(pc.is_null(distinct, nan_is_null=True)).as_py():
         raise NullError("labels_pred has a null or NaN; give every point that is in no cluster its own cluster")
     return codes
 

@@ -18,16 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streameval.errors import OptionError
-from streameval.evaluation.intervals import (
-    Estimated,
-    baseline_differences,
-    better_end,
-    compared,
-    estimated,
-    finalized,
-    replicated,
-    sliced_blocks,
-)
+from streameval.evaluation import intervals
 from streameval.evaluation.request import LEVEL, Resampling
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slices import SlicedStates, usable
@@ -41,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.intervals import Estimated
     from streameval.metrics.estimates import Estimate
     from streameval.metrics.protocol import Metric
     from streameval.states.grouped.keys import By
@@ -85,7 +77,7 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
     >>> found.metric, found.of, found.verdict
     ('roc_auc', 'score (b) − score (a)', 'not shown')
     """
-    return tuple(compared(_pairs(a, b, ("a", "b")), b.ci_level or LEVEL))
+    return tuple(intervals.compared(_pairs(a, b, ("a", "b")), b.ci_level or LEVEL))
 
 
 def with_comparison(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple[Scalar, ...]:
@@ -96,8 +88,8 @@ def with_comparison(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tup
         if one.baseline is not None:
             other = str(one.of).removesuffix(f" − {one.baseline}")
             difference = paired[one.metric, other].minus(paired[one.metric, one.baseline])
-            own.append((difference, better_end(one.metric)))
-    adjusted = iter(compared([*own, *_pairs(a, b, names)], b.ci_level or LEVEL))
+            own.append((difference, intervals.better_end(one.metric)))
+    adjusted = iter(intervals.compared([*own, *_pairs(a, b, names)], b.ci_level or LEVEL))
     return (*(one if one.baseline is None else next(adjusted) for one in b.results), *adjusted)
 
 
@@ -116,7 +108,7 @@ def _pairs(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> list[tuple[E
     for key in common:
         _refuse_other_quantities([_quantity(side, *key) for side in (a, b)], names, key)
     pairs = [of_one_unit(sides[0][key], sides[1][key], names) for key in common]
-    return [(minus_named(new, names[1], old, names[0]), better_end(new.scalar.metric)) for old, new in pairs]
+    return [(minus_named(new, names[1], old, names[0]), intervals.better_end(new.scalar.metric)) for old, new in pairs]
 
 
 def _quantity(side: Evaluation, metric: str, of: str | None) -> dict[str, object]:
@@ -203,7 +195,7 @@ def rest_differences(
     """
     slices = list(found[:_MOST])
     return [
-        (minus_named(*pair), better_end(pair[0].scalar.metric))
+        (minus_named(*pair), intervals.better_end(pair[0].scalar.metric))
         for mine, rest in zip(slices, _rests(sliced, key, slices, resampling), strict=True)
         for pair in _sides(sliced.requests, mine, rest)
     ]
@@ -237,20 +229,20 @@ def _rests(
     engine = sliced.engine
     groups = [tuple((values[0].own.scalar.slice or {}).values()) for values in slices]
     grouped = [(w, sliced.grouped(w, key)) for w in sliced.requests]
-    split = sliced_blocks(sliced.requests, sliced.states, resampling, key)
+    split = intervals.sliced_blocks(sliced.requests, sliced.states, resampling, key)
     left = {spec: each.each_without(groups) for spec, each in split.items()}
     for start in range(0, len(groups), _RESTS):
         several, values, known = [], [], []
         for group in groups[start : start + _RESTS]:
             blocks = {spec: next(counts) for spec, counts in left.items()}
             rest = [(w, state.without(group, budget=engine.budget)) for w, state in grouped]
-            sources = replicated(engine, rest, blocks, resampling)
-            results, certain = finalized(engine, sources, {}, resampling)
+            sources = intervals.replicated(engine, rest, blocks, resampling)
+            results, certain = intervals.finalized(engine, sources, {}, resampling)
             found = iter(results)
             several.append(sources)
             values.append([one for w, state in rest for one in usable(w, state, list(islice(found, len(w.metrics))))])
             known.append(certain)
-        yield from (rest for rest, _ in estimated(engine, several, values, resampling, known))
+        yield from (rest for rest, _ in intervals.estimated(engine, several, values, resampling, known))
 
 
 _CHUNK = 64  # slices whose states are extracted together
@@ -280,7 +272,7 @@ def sampled_slices(
     pairs: list[tuple[Estimate, str | None]] = []
     for key, by_slice in estimated_slices(sliced, results, resampling):
         for own in by_slice:
-            between = baseline_differences(own, sliced.requests, resampling)
+            between = intervals.baseline_differences(own, sliced.requests, resampling)
             collected += [
                 *(estimate.own.scalar_with(resampling.level or 0) for estimate in own),
                 *[None] * len(between),
@@ -291,7 +283,7 @@ def sampled_slices(
             between = rest_differences(sliced, key, by_slice, resampling)
             collected += [None] * len(between)
             pairs += between
-    adjusted = iter(compared(pairs, resampling.level or LEVEL))
+    adjusted = iter(intervals.compared(pairs, resampling.level or LEVEL))
     return [next(adjusted) if one is None else one for one in collected], estimates
 
 
@@ -312,7 +304,7 @@ def _of_slices(
 ) -> Iterator[list[Estimated]]:
     """The results of each slice of a slicing with their replicates."""
     engine = sliced.engine
-    split = sliced_blocks(sliced.requests, sliced.states, resampling, key)
+    split = intervals.sliced_blocks(sliced.requests, sliced.states, resampling, key)
     for start in range(0, len(slices), _CHUNK):
         some = slices[start : start + _CHUNK]
         groups = [tuple((values[0].slice or {}).values()) for values in some]
@@ -320,5 +312,5 @@ def _of_slices(
         sources = []
         for i, group in enumerate(groups):
             blocks = {spec: each.only(group) for spec, each in split.items()}
-            sources.append(replicated(engine, [(w, each[i]) for w, each in states], blocks, resampling))
-        yield from (own for own, _ in estimated(engine, sources, some, resampling))
+            sources.append(intervals.replicated(engine, [(w, each[i]) for w, each in states], blocks, resampling))
+        yield from (own for own, _ in intervals.estimated(engine, sources, some, resampling))

@@ -10,20 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from streameval.errors import LabelError, MissingInputError, WeightError
+from streameval.evaluation import intervals
 from streameval.evaluation.comparison import sampled_slices
 from streameval.evaluation.families import MetricRequest, weight_problem
-from streameval.evaluation.intervals import (
-    Estimated,
-    baseline_differences,
-    coarser_units,
-    compared,
-    counted,
-    cross,
-    estimated,
-    finalized,
-    replicated,
-    sliced_blocks,
-)
 from streameval.evaluation.multiclass import averaged, positive_weights, with_micro
 from streameval.evaluation.request import LEVEL, Request
 from streameval.evaluation.result import Evaluation
@@ -72,25 +61,25 @@ def finalize_all(
             if problem := weight_problem(w, state):
                 raise WeightError(f"{where}: weight column {request.weight!r} {problem}")
     blocks = dict(folded.states)
-    split = {key: sliced_blocks(requests, folded.states, resampling, key) for key in slicing.keys}
+    split = {key: intervals.sliced_blocks(requests, folded.states, resampling, key) for key in slicing.keys}
     for key in slicing.keys[:1]:  # the blocks of all rows are those of the first slicing together
         blocks |= {spec: cast("State", counts.total()) for spec, counts in split[key].items()}
     slices = SlicedStates(engine, slicing, folded.states, requests)
     swept = sweep(slices)
-    sources = [replicated(engine, states, blocks, factor) for factor in resampling.factors]
-    results, certain = finalized(engine, sources[0], swept, resampling.factors[0])
-    estimates: list[Estimated] = []
+    sources = [intervals.replicated(engine, states, blocks, factor) for factor in resampling.factors]
+    results, certain = intervals.finalized(engine, sources[0], swept, resampling.factors[0])
+    estimates: list[intervals.Estimated] = []
     resampled: list[dict[tuple[str, str], Resampled]] = [{}]
     if level is not None:
         pairs = zip(sources, resampling.factors, strict=True)
-        by_factor = [estimated(engine, [side], [results], factor, [certain])[0] for side, factor in pairs]
-        estimates, resampled = cross([one for one, _ in by_factor]), [own for _, own in by_factor]
+        by_factor = [intervals.estimated(engine, [side], [results], factor, [certain])[0] for side, factor in pairs]
+        estimates, resampled = intervals.cross([one for one, _ in by_factor]), [own for _, own in by_factor]
         results = (
             *(one.own.scalar_with(level) for one in estimates),
-            *compared(baseline_differences(estimates, requests, resampling), level),
+            *intervals.compared(intervals.baseline_differences(estimates, requests, resampling), level),
         )
     sliced = list(slice_results(slices, swept, weighted=request.weight is not None))
-    slice_estimates: list[Estimated] = []
+    slice_estimates: list[intervals.Estimated] = []
     if level is not None:
         sliced, slice_estimates = sampled_slices(slices, sliced, resampling)
     every = [*estimates, *slice_estimates]
@@ -113,7 +102,7 @@ def finalize_all(
         ci_level=level,
         _resampled=resampled[0] if len(resampled) == 1 else {},  # curves have bands by one unit
         counts=_counts(resampled, labels, samples, level or LEVEL),
-        coarser_units=coarser_units(
+        coarser_units=intervals.coarser_units(
             requests, resampling, blocks, [one.own for one in estimates], slicing.by_column(split)
         ),
         label_strata=tuple(one for sample in drawn for one in sample.strata),
@@ -139,7 +128,7 @@ def _counts(
     """Rows, positives and prevalence with their intervals; of a sample of labels the prevalence alone."""
     if samples:
         return tuple(sample.prevalence(level) for sample in samples)
-    return counted(resampled, labels.rows, labels.positives or 0, level) if labels.spec.binary else ()
+    return intervals.counted(resampled, labels.rows, labels.positives or 0, level) if labels.spec.binary else ()
 
 
 def _dropped(labels: LabelCounts, states: Sequence[tuple[MetricRequest, State]]) -> dict[str, int]:
