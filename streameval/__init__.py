@@ -13,7 +13,8 @@ import importlib
 from typing import Any
 
 from streameval._submodules import import_submodule
-from streameval._version import __version__
+
+__version__ = "0.1.0"
 
 _NAMES = {
     "streameval.accumulator": "Accumulator",

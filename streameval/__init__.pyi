@@ -1,4 +1,3 @@
-from streameval._version import __version__ as __version__
 from streameval.accumulator import Accumulator as Accumulator
 from streameval.arrays.contingency import ClusteringMetrics as ClusteringMetrics
 from streameval.arrays.contingency import ConfusionMatrix2 as ConfusionMatrix2
@@ -70,3 +69,5 @@ from streameval.states.scores.quantile_sketch import QuantileSketch as QuantileS
 from streameval.store import Store as Store
 from streameval.store.label_plan import plan_labels as plan_labels
 from streameval.store.store import drift as drift
+
+__version__: str

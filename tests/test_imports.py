@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 PACKAGE = Path(streameval.__file__).parent
 
 # Every room with the rooms it may import; BASE is open to all. The order of the lines is the order of the floors.
-BASE = {"_submodules", "_version", "errors", "forks", "kinds", "posix", "saving", "typing", "wording"}
+BASE = {"_submodules", "errors", "forks", "kinds", "posix", "saving", "typing", "wording"}
 LAYERS: dict[str, set[str]] = {
-    "_version": set(),
     "_submodules": set(),
     "typing": set(),
     "errors": set(),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streameval import __version__
 from streameval._submodules import import_when_named
-from streameval._version import __version__
 from streameval.cli import store
 from streameval.cli.console import JUDGED, PAGES, Commands, Output, as_json, progress_bar, stacked, table
 from streameval.cli.data import COMMANDS

@@ -20,7 +20,7 @@ import dask
 import distributed
 from distributed.comm import CommClosedError
 
-from streameval._version import __version__
+from streameval import __version__
 from streameval.errors import ClusterError, OptionError, StreamevalError
 from streameval.forks import is_forked, on_fork
 from streameval.posix import available_memory
@@ -249,7 +249,7 @@ def _answers(client: distributed.Client, scheduler_timeout: float) -> tuple[dict
 
         try:
             import_module("streameval.engine.work")  # imported by every task
-            from streameval._version import __version__ as version
+            from streameval import __version__ as version
             from streameval.posix import available_memory as available
         except ImportError:
             return None, 0, 0, 1.0

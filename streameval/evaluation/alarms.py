@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval._version import __version__
+from streameval import __version__
 from streameval.metrics.estimates import SCALES, at_end
 from streameval.metrics.protocol import effective_units
 from streameval.report.terminal import Facts

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from streameval import scan
-from streameval._version import __version__
+from streameval import __version__, scan
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import MissingInputError, OptionError, SchemaError
 from streameval.evaluation.families import FAMILIES, MetricRequest

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
-from streameval._version import __version__
+from streameval import __version__
 from streameval.errors import OptionError
 from streameval.evaluation.families import watch_table
 from streameval.metrics.clusters import Impure, WorstImpure

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streameval._version import __version__
+from streameval import __version__
 from streameval.errors import OptionError
 from streameval.evaluation.drawing import Drawing
 from streameval.metrics.catalogue import entry_of

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from streameval._version import __version__
+from streameval import __version__
 from streameval.wording import plural, visible
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections import Counter
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streameval._version import __version__
+from streameval import __version__
 from streameval.results import Judgement, Scalar, slice_text
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streameval._version import __version__
+from streameval import __version__
 from streameval.budget import Budget
 from streameval.errors import FormatError
 from streameval.states.cluster_counts import ClusterSpec

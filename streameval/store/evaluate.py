@@ -11,7 +11,7 @@ from functools import cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-from streameval._version import __version__
+from streameval import __version__
 from streameval.errors import OptionError
 from streameval.evaluation.comparison import with_comparison
 from streameval.evaluation.request import LEVEL

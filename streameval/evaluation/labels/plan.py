@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval._version import __version__
+from streameval import __version__
 from streameval.engine.fold import batches
 from streameval.errors import LabelError, MissingInputError, NullError, OptionError
 from streameval.evaluation.files import Files

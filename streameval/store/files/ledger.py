@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streameval._version import __version__
+from streameval import __version__
 from streameval.errors import FormatError, OptionError, StoreError
 from streameval.scan import READ_ERRORS, natural
 from streameval.store.files import delta

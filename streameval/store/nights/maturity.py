@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from streameval._version import __version__
+from streameval import __version__
 from streameval.errors import DataError, OptionError
 from streameval.evaluation.request import NO_INTERVALS
 from streameval.report.terminal import Shown, escaped, table
