@@ -35,7 +35,9 @@ os.fsync = lambda _: None  # tests of power cuts have processes of their own; no
 _numba_before = False
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
-settings.register_profile("ci", deadline=None, derandomize=True, database=None, suppress_health_check=_SLOW)
+settings.register_profile(
+    "ci", deadline=None, max_examples=60, derandomize=True, database=None, suppress_health_check=_SLOW
+)
 settings.register_profile("wide", deadline=None, max_examples=500, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -48,7 +48,7 @@ def same(one: Any, other: Any) -> bool:
     return one.to_json() == other.to_json()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 300), max_size=5), st.integers(1, 3))
 def test_batches_and_merges_change_nothing(cuts: list[int], several: int) -> None:
     """Any cut, dealt to any number of accumulators, in any order of merging."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from golden import cases, close, wanted
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 
@@ -80,7 +80,6 @@ def fisher(matrix: ConfusionMatrix2) -> float:
     return math.copysign(-math.log(p.numerator) + math.log(p.denominator), matrix.covar())
 
 
-@settings(deadline=None)
 @given(tables)
 def test_exact_test_counts_exact_ties(matrix: ConfusionMatrix2) -> None:
     """The score is −ln p of Fisher's test with exact ties, to rounding."""
@@ -151,7 +150,6 @@ def test_methods_keep_their_signature_and_docstring() -> None:
             assert inspect.getdoc(method)
 
 
-@settings(deadline=None)
 @given(few, few, few, few)
 def test_a_matrix_is_a_contingency_table(tp: int, fn: int, fp: int, tn: int) -> None:
     """Everything a table offers gives the same for a 2×2 table, but what has its own definition there, and a value."""

@@ -108,7 +108,6 @@ def test_evaluation_names_give_the_same_values(case: dict[str, Any]) -> None:
         np.testing.assert_array_equal(found, flat, err_msg=key)
 
 
-@settings(deadline=None, max_examples=60)
 @given(labels)
 def test_scikit_learn_on_labels(points: list[tuple[int, int]]) -> None:
     """The module-level functions agree with scikit-learn on tables that are not degenerate."""
@@ -154,7 +153,6 @@ def moments(a: float, b: float, n: float) -> tuple[tuple[float, ...], float]:
     )
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(st.tuples(st.integers(0, 6), st.integers(0, 12)), st.integers(1, 10**12), min_size=1),
     st.lists(st.integers(0, 3), min_size=13, max_size=13),
@@ -185,7 +183,6 @@ def test_merging_shards_is_bit_identical(cells: dict[tuple[int, int], int], shar
         np.testing.assert_equal(metric.compute(merged), metric.compute(whole))
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 2**52)), min_size=1, max_size=12))
 def test_compiled_sums_equal_exact_ones(cells: list[tuple[int, int, int]]) -> None:
     """The compiled summary of whole counts equals the one in Python integers, but 2^-104 of each chi-square term."""
@@ -216,7 +213,6 @@ def test_sampled_range_equals_the_summed_one() -> None:
         assert kernels._sampled(*given, sigma) == pytest.approx(kernels._summed(*given, 0), rel=1e-13)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.integers(1, 10**5), st.integers(1, 10**5), st.integers(2, 10**5))
 def test_each_hth_count_gives_the_mean_over_all(a: int, b: int, more: int) -> None:
     """A part of the counts is enough: the mean agrees with that over all counts, for means and spreads of all sizes."""
@@ -255,7 +251,6 @@ def test_expectation_of_small_groups_beside_a_huge_one(big: int) -> None:
 SIZES = st.dictionaries(st.integers(1, 3000) | st.integers(1, 10**7), st.integers(1, 10**6), min_size=1, max_size=12)
 
 
-@settings(deadline=None)
 @given(SIZES, SIZES, st.integers(0, 10**9))
 @example({1: 10**6}, {10**7: 3, 2: 1}, 0)
 @example({20: 5}, {10**6: 1}, 10**6)
@@ -269,7 +264,7 @@ def test_series_of_the_expectation_equals_the_sum_over_pairs(a: Any, b: Any, mor
 SPANS = st.tuples(st.integers(1, 10**5), st.floats(1.001, 8), st.integers(20, 300))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(SPANS, SPANS, st.integers(0, 10**9), st.randoms(use_true_random=False))
 @example((8192, 2.0, 300), (16384, 2.0, 300), 10**7, Random(0))
 @example((128, 1.99, 127), (10**5, 8.0, 300), 0, Random(0))
@@ -283,7 +278,6 @@ def test_many_sizes_of_an_octave_act_like_a_few(one: Any, other: Any, more: int,
     assert series == pytest.approx(pairs, rel=2e-14)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 10**6), min_size=2, max_size=5), st.lists(st.integers(1, 10**6), min_size=2, max_size=5))
 def test_independence_has_exactly_no_mutual_information(rows: list[int], cols: list[int]) -> None:
     """A table of products has MI exactly 0, and one more point makes it positive."""
@@ -293,7 +287,6 @@ def test_independence_has_exactly_no_mutual_information(rows: list[int], cols: l
     assert ContingencyTable(rows=outer).mutual_info_score() > 0.0
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 2**61), min_size=70, max_size=90, unique=True))
 def test_fast_and_slow_logarithms_agree(sizes: list[int]) -> None:
     """Double-double logarithms are those of the decimal module to 2^-96."""
@@ -323,7 +316,6 @@ near = st.integers(1, 4).flatmap(
 SCALES = [1, 4, 10**15, 2**70, 10**25, Fraction(1, 3 * 2**60), Fraction(7, 10**20)]
 
 
-@settings(deadline=None, max_examples=150)
 @given(matrices | near, st.sampled_from(SCALES), st.booleans(), st.booleans())
 def test_matching_is_the_best_one(table: list[list[int]], scale: Any, sparse: bool, leading: bool) -> None:
     """Settling, pruning and all solvers keep the best matching; the interval without solving holds it.
@@ -473,7 +465,6 @@ def test_interval_of_a_metric_holds_its_value() -> None:
     refuses(OptionError, "has not been solved", clustering_metric("assignment_score").compute, table.summary)
 
 
-@settings(deadline=None)
 @given(matrices, st.sampled_from(["m1", "m2r", "m2c", "m3"]))
 def test_closed_form_nulls_equal_the_expected_table(table: list[list[int]], model: str) -> None:
     """Null models in closed form agree with the dense table of expected counts."""
@@ -587,7 +578,6 @@ names = st.tuples(
 ).map("".join)
 
 
-@settings(deadline=None)
 @given(names)
 def test_a_name_is_a_metric_or_refused(name: str) -> None:
     """Whatever is made of the words of names either gives numbers or is refused, never anything between."""
@@ -621,7 +611,7 @@ def test_discrete_expectations_are_kept_until_redrawn() -> None:
     assert table.expected("x2r").row_totals == table.row_totals
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(matrices, st.sampled_from([1, Fraction(3, 10), 10**22]), st.sampled_from(["m1", "m2r", "m2c", "m3"]))
 def test_every_named_metric_answers_every_table(table: list[list[int]], scale: Any, model: str) -> None:
     """No table raises or warns, however degenerate, fractional or huge, but where whole counts are needed.

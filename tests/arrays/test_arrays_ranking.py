@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 from sklearn import metrics as peer
@@ -152,7 +152,6 @@ def quietly(function: Callable[..., Any], *given: Any, **options: Any) -> Any:
         return function(*given, **options)
 
 
-@settings(max_examples=60)
 @given(rankings(), st.sampled_from([1e-9, 0.1, 0.25, 1 / 3, 0.5, 0.999, 1, 1.0]))
 def test_agrees_with_the_peer(ranking: tuple[np.ndarray, np.ndarray, np.ndarray | None], max_fpr: float) -> None:
     """Numbers, standardised areas up to a rate and every point of every curve: with weights, ties and one class."""
@@ -176,7 +175,6 @@ def test_agrees_with_the_peer(ranking: tuple[np.ndarray, np.ndarray, np.ndarray 
     np.testing.assert_allclose(roc_auc_score(y, s, w, max_fpr=max_fpr), want, rtol=1e-9, atol=1e-12)
 
 
-@settings(max_examples=60)
 @given(rankings(), st.integers(1, 4), st.sampled_from(["micro", "macro", "weighted", "samples", None]))
 def test_matrices_agree_with_the_peer(
     ranking: tuple[np.ndarray, np.ndarray, np.ndarray | None], columns: int, average: str | None

@@ -64,7 +64,6 @@ def close(one: float, other: float) -> bool:
     return (isnan(one) and isnan(other)) or abs(one - other) < 1e-12
 
 
-@settings(max_examples=60)
 @given(ROWS)
 def test_costs_are_counted_and_add_up(rows: list[tuple[int, int, bool]]) -> None:
     """False and missed pairs are those of every group, counted one by one, in order, and their sums the totals."""
@@ -96,7 +95,6 @@ def test_costs_are_counted_and_add_up(rows: list[tuple[int, int, bool]]) -> None
 
 
 @given(st.sampled_from(list(GAINS)), ROWS)
-@settings(max_examples=80)
 def test_gains_are_those_of_the_table_computed_anew(metric: str, rows: list[tuple[int, int, bool]]) -> None:
     """Split the cluster, or join the pure clusters of the class, and evaluate again."""
     found = attribute(table_of(rows), cluster="c", classes="k", metric=metric, threads=1)
@@ -131,7 +129,6 @@ def area(groups: Sequence[tuple[int, Fraction | int]], height: int) -> Fraction:
     return total / (sum(rows for rows, _ in groups) * height)
 
 
-@settings(max_examples=60)
 @given(ROWS, st.integers(1, 4))
 def test_lost_areas_add_up(rows: list[tuple[int, int, bool]], threshold: int) -> None:
     """As fractions, the losses of all clusters are the area with those above the threshold pure less the area."""

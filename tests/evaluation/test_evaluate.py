@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import ID_TYPES, SCORE_TYPES, WEIGHTS, columns, id_values, score_values
 from truth import Row, agrees, curve_truth, groups_of, is_missing, lift_truth, pairs_auc
@@ -55,7 +55,6 @@ def rows_of(table: pa.Table, *, weighted: bool) -> list[Row]:
     ]
 
 
-@settings(max_examples=120)
 @given(st.sampled_from(SCORE_TYPES).flatmap(scored), st.booleans(), st.sampled_from(["drop", "half"]), st.booleans())
 def test_score_metrics_are_their_definitions(table: pa.Table, weighted: bool, nan: str, approx: bool) -> None:
     """Metrics of a ranking of every type agree with the definitions, or hold them; unweighted areas to the last bit.
@@ -188,7 +187,6 @@ def clustered(draw: st.DrawFn, kind: pa.DataType) -> pa.Table:
     return pa.table({"id": draw(columns(values, kind, rows)), "label": pa.array(labels, pa.int8())})
 
 
-@settings(max_examples=100)
 @given(
     st.sampled_from([*ID_TYPES, pa.string_view(), pa.null()]).flatmap(clustered),
     st.sampled_from(["drop", "singleton"]),

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 
@@ -94,7 +94,6 @@ def distinct_values(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(group_means, "_LEAST", most)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(list(IDS.values())),
     st.sampled_from([pa.float32(), pa.float64()]),

@@ -277,7 +277,7 @@ def truths(points: list[Point]) -> dict[str, Fraction | None]:
     return found | {"tpr@fpr=0.3": point_truth(groups, rows, "fpr", 0.3)}
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(POINTS, st.integers(-120, 40), st.booleans())
 def test_weights_of_all_sizes_are_right(points: list[tuple[int, float, int, int]], shift: int, approx: bool) -> None:
     """Weights up to 2^900 apart, of any common scale, give the exact values."""

@@ -181,7 +181,7 @@ def test_clusters_of_slices_are_counted_together(wide: bool, ids: str, monkeypat
 
 
 @given(tables(), st.lists(st.sampled_from(BY), min_size=1, max_size=3, unique=True), st.data())
-@settings(deadline=None, max_examples=12)  # an example makes some ten runs
+@settings(max_examples=12)  # an example makes some ten runs
 def test_a_slice_is_its_rows_alone(data: pa.Table, by: list[str], draws: st.DataObject) -> None:
     """Every family, policy and kind of slicing; nulls and NaN are slices; the whole is as without slices."""
     options: dict[str, Any] = {

@@ -186,7 +186,6 @@ def test_every_metric_of_the_catalogue_has_a_definition_here() -> None:
         assert entry.source, entry.name
 
 
-@settings(max_examples=60)
 @given(ROWS, st.booleans())
 def test_metrics_are_their_definitions(rows: list[Row], weighted: bool) -> None:
     """Every metric and every option, to the last bit where it is a quotient of integers, else to 1e-12.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import evaluate
@@ -57,7 +57,6 @@ def near(state: ScoreCounts, metric: GroupsNear, cuts: list[int]) -> list[list[f
     return [column.tolist() for column in found]
 
 
-@settings(max_examples=60)
 @given(
     st.sampled_from(["f4", "f8"]),
     st.booleans(),
@@ -100,7 +99,6 @@ SHAPES = {
 }
 
 
-@settings(max_examples=60)
 @given(
     st.sampled_from(sorted(SHAPES)),
     st.sampled_from([16, 64, 256, 2048]),
@@ -128,7 +126,6 @@ def test_a_grid_that_is_sure_passes_the_exact_check(shape: str, bins: int, weigh
 RANKED = ("roc_auc", "gini", "average_precision", "pr_auc", "agc", "agc_ratio", "brier_score")
 
 
-@settings(max_examples=60)
 @given(
     st.integers(2, 60),
     st.sampled_from(["drop", "half"]),
@@ -327,7 +324,6 @@ def test_areas_of_ordinary_scores_keep_their_intervals(seed: int) -> None:
 BINS = st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6), max_size=5)
 
 
-@settings(max_examples=100)
 @given(BINS, st.floats(0, 1), st.sampled_from([-3.0, -1.0, 0.0, 1.0, 3.0]))
 def test_of_each_bin_the_rows_of_the_block_are_missing(
     bins: list[list[tuple[int, int]]], share: float, moved: float
@@ -353,7 +349,6 @@ def test_of_each_bin_the_rows_of_the_block_are_missing(
             assert (np.abs(lost - expected) <= 0.5 + 1e-9).all()
 
 
-@settings(max_examples=60)
 @given(
     st.sampled_from(["f4", "f8", "i4", "i8", "u8", "d2"]),
     st.integers(0, 99),

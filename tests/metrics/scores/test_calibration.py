@@ -82,7 +82,7 @@ def test_calibration_in_the_large_balances_the_sums() -> None:
     assert share.sum() == pytest.approx(data["label"].to_numpy().sum(), rel=1e-10)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.sampled_from([0.05, 0.5, 1.0, 3.0, 7.5, 20.0]), st.sampled_from([4, 40, 3000]))
 def test_a_fit_to_the_table_is_that_to_the_groups(seed: int, slope: float, rows: int) -> None:
     """The same likelihood from bins of the logit as score by score, for gentle and steep slopes, extreme scores."""
@@ -131,7 +131,6 @@ def test_the_exact_value_is_inside(weighted: bool) -> None:
 GROUPS = st.lists(st.tuples(st.floats(0, 1, width=32), st.integers(0, 1)), min_size=1, max_size=30)
 
 
-@settings(max_examples=60, deadline=None)
 @given(GROUPS, st.booleans())
 def test_any_scores_are_inside(rows: list[tuple[float, int]], near: bool) -> None:
     """Few rows, all in one bin where they are near one another."""
@@ -146,7 +145,7 @@ def test_any_scores_are_inside(rows: list[tuple[float, int]], near: bool) -> Non
         assert other.lower - 1e-15 <= one.value <= other.upper + 1e-15, (one, other)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(st.tuples(st.integers(1, 999), st.floats(0, 1), st.integers(0, 1)), min_size=2, max_size=30))
 def test_the_shift_of_scores_is_inside(rows: list[tuple[int, float, int]]) -> None:
     """Many scores in few bins, each at any place of its bin; bins of one score give the fit itself."""
@@ -164,7 +163,7 @@ def test_the_shift_of_scores_is_inside(rows: list[tuple[int, float, int]]) -> No
                 assert width or (other.exact and other.value == pytest.approx(one.value, abs=1e-9))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.floats(-700, 36), st.integers(0, 1), st.integers(1, 5)), min_size=2, max_size=20))
 def test_a_shift_exists_for_any_two_classes(rows: list[tuple[float, int, int]]) -> None:
     """However saturated the scores: the shifted scores then add up to the positives."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 from sklearn.calibration import calibration_curve
@@ -94,7 +94,6 @@ def test_the_interval_of_a_share() -> None:
 GROUPS = st.lists(st.tuples(st.floats(0, 1, width=32), st.integers(0, 1)), min_size=1, max_size=30)
 
 
-@settings(max_examples=60, deadline=None)
 @given(GROUPS, st.booleans(), st.sampled_from(["reliability@3", "reliability@3/equal_count", "reliability@100"]))
 def test_the_truth_is_inside(rows: list[tuple[float, int]], near: bool, name: str) -> None:
     """Each bin that both have: its mean score and its share of positives are within the ends under approx."""

@@ -95,7 +95,6 @@ def _check(groups: list[tuple[float, float]], cuts: list[bool], *, weighted: boo
         assert result.exact == (result.lower == result.upper)
 
 
-@settings(max_examples=300)
 @given(st.lists(st.tuples(COUNTS, COUNTS), min_size=1, max_size=12), CUTS)
 @example([(0, 1), (1, 0)], [False] * 12)
 @example([(1, 0), (0, 1)], [False] * 12)
@@ -106,7 +105,6 @@ def test_the_truth_is_inside(groups: list[tuple[int, int]], cuts: list[bool]) ->
     _check(groups, cuts, weighted=False)
 
 
-@settings(max_examples=200)
 @given(st.lists(st.tuples(WEIGHTS, WEIGHTS), min_size=1, max_size=12), CUTS)
 @example([(2.225e-311, 0.0)], [False])
 @example([(0.0, 2.225e-309), (1.0, 0.0)], [False])
@@ -116,7 +114,6 @@ def test_the_truth_is_inside_with_weights(groups: list[tuple[float, float]], cut
     _check(groups, cuts, weighted=True)
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(COUNTS, COUNTS), min_size=1, max_size=12))
 def test_bins_of_one_score_are_exact(groups: list[tuple[int, int]]) -> None:
     """Where every bin holds one score the values are exact and say so."""
@@ -144,7 +141,6 @@ def test_intervals_hold_the_value_of_distinct_scores(seed: int) -> None:
         assert bounded.lower <= exact.value <= bounded.upper, (exact, bounded)
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6), CUTS)
 def test_the_bounds_of_auc_and_informedness_are_reached(groups: list[tuple[int, int]], cuts: list[bool]) -> None:
     """The intervals are as narrow as possible: the extreme orders inside the bins reach their ends."""
@@ -348,7 +344,6 @@ def test_a_huge_histogram_is_as_exact(cells: list[tuple[int, int]]) -> None:
     assert one == other
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(1, HUGE), st.integers(1, 10**6), st.floats(0, 1)), min_size=1, max_size=30),
     st.integers(0, 30),

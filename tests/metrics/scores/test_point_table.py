@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef
@@ -173,7 +173,6 @@ class Cut:
         return self._parts[::-1]
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 8), st.booleans(), st.integers(0, 4)), min_size=2, max_size=25).filter(
         lambda rows: len({label for _, label, weight in rows if weight}) == 2

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import evaluate
@@ -151,7 +151,6 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 @given(tables(), OPTIONS, st.sampled_from([13, 1 << 20]))
-@settings(max_examples=150)
 def test_columns_equal_those_of_arrow(table: pa.Table, options: dict[str, Any], batch_rows: int) -> None:
     """Of every writer's settings: values, nulls and the bits of NaN; as codes, if they may be taken so, the values."""
     with tempfile.TemporaryDirectory() as folder:
@@ -194,7 +193,6 @@ def test_counting_by_code_changes_no_value(tmp_path: Path, nan: str, rows: int) 
 
 
 @given(tables(), OPTIONS, st.data())
-@settings(max_examples=200)
 def test_damaged_pages_are_refused_or_equal(table: pa.Table, options: dict[str, Any], data: st.DataObject) -> None:
     """Bytes of pages and headers that are flipped or overwritten never crash or give a number that Arrow does not."""
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 from scipy.optimize import linear_sum_assignment
@@ -232,7 +232,6 @@ id_pairs = st.integers(1, 12).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(id_pairs, st.integers(0, 12), st.sampled_from(["int64", "string"]), st.sampled_from(POLICIES))
 def test_the_interval_of_the_matching_holds_the_truth(
     pairs: list[tuple[int | None, int | None]], limit: int, kind: str, nulls: str

@@ -72,7 +72,7 @@ def check(rows: Rows, found: ClassReplicates, blocks: int, kinds: tuple[str, str
         assert found.without(block) == replace(truth(left), inertia=None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from([1, 3, 40]).flatmap(
         lambda ids: st.lists(st.tuples(*[st.none() | st.integers(0, ids)] * 2), max_size=60)

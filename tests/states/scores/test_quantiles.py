@@ -66,7 +66,6 @@ def test_rank_error_after_a_thousand_merges(name):
         assert (state.low, state.high) == (values.min(), values.max()) == tuple(state.quantile([0, 1]))
 
 
-@settings(max_examples=100, deadline=None)
 @given(numbers, numbers, st.randoms(use_true_random=False))
 def test_few_numbers_are_kept_as_they_are(a, b, random):
     """Below about 1,200 numbers only equal ones are gathered: every split and order gives one state, in Arrow too."""
@@ -135,7 +134,6 @@ def whole(values):
     return (np.searchsorted(np.sort(values), values) + np.searchsorted(np.sort(values), values, "right")) / 2
 
 
-@settings(max_examples=100, deadline=None)
 @given(few, few)
 def test_tdigest_objects_come_in_and_go_out(a, b):
     """What the package holds merges with ours, is ours, and goes back with the same centroids."""
@@ -152,7 +150,7 @@ def test_tdigest_objects_come_in_and_go_out(a, b):
     assert QuantileSketch.from_tdigest(back).cdf(means) == pytest.approx(merged.cdf(means), abs=1e-9)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.integers(0, 1000), st.sampled_from(sorted(DRAWS)))
 def test_tdigest_is_as_near_to_the_truth(seed, name):
     """Of 4,000 numbers, folded there, folded here, in halves and sent across, the ranks agree."""
@@ -260,7 +258,6 @@ def test_atoms_are_exact(name, parts):
     assert state.mean.size < 8 * state.spec.compression
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(-20, 20), st.integers(1, 400)), min_size=1, max_size=30))
 def test_cdf_counts_half_of_those_at_a_value(runs):
     """The share below, plus half of those equal: at repeated values, at the smallest and at the largest."""

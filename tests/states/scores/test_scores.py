@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 
@@ -37,7 +37,6 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
 )
 
 
-@settings(max_examples=60)
 @given(st.lists(FINITE, min_size=1, max_size=30), st.lists(st.floats(0, 1), min_size=1, max_size=9), st.booleans())
 def test_quantiles_are_finite_and_ascend(values: list[float], shares: list[float], merged: bool) -> None:
     """Every quantile is finite, and ascends with its share from the least number to the largest."""
@@ -62,7 +61,6 @@ def test_the_median_of_two_numbers_is_their_midpoint(one: float, other: float) -
         assert sketch.cdf(float(middle)) == pytest.approx(0.5, abs=0.26 if abs(one - other) < 1e-300 else 1e-6)
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(FINITE, FINITE), min_size=2, max_size=6, unique_by=lambda point: point[0]))
 def test_areas_are_those_of_fractions(points: list[tuple[float, float]]) -> None:
     """Trapezoids of any coordinates, or one line where the area exceeds the largest float."""
@@ -232,7 +230,6 @@ def folded(rng, kind, rows, distinct, parts, halves):
     parts=st.integers(1, 3),
     halves=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
 def test_areas_are_those_of_the_groups(seed, kind, rows, distinct, parts, halves):
     """Bit for bit, whatever the scores, also where repeated scores are stored with counts."""
     state = folded(np.random.default_rng(seed), kind, rows, distinct, parts, halves)

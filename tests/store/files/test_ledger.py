@@ -44,7 +44,7 @@ def sorted_entries(entries: dict[str, Entry]) -> list[Entry]:
     return [entries[name] for name in sorted(entries, key=natural)]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.lists(changes, min_size=1, max_size=14), st.integers(0, 13))
 def test_every_version_has_the_partitions_that_were_committed(sequence, oldest):
     """Added, replaced and removed in any order; after the oldest versions are forgotten, the others are the same."""
