@@ -151,7 +151,6 @@ def test_an_early_interrupt_shows_no_traceback(wait: float, data: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         time.sleep(wait)
         process.send_signal(signal.SIGINT)

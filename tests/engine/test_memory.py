@@ -312,7 +312,6 @@ def test_a_spill_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """Whatever the system says of a read, the error is the library's and names the directory."""
     budget = Budget(0, tmp_path)
     held = budget.hold(np.zeros(100_000))
-    assert budget._file is not None
     folder = os.open(tmp_path, os.O_RDONLY)
     os.dup2(folder, budget._file._file.fileno())
     os.close(folder)
@@ -429,7 +428,6 @@ def test_nothing_is_left_on_disk_after_a_signal(number: signal.Signals, tmp_path
         pq.write_table(_table(rows // 4), data / f"{i}.parquet")
     command = [sys.executable, "-c", LONG_RUN.format(rows=rows), str(data), str(spill)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("spilling"), line
         if sys.platform == "linux":

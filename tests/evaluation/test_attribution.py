@@ -78,7 +78,6 @@ def test_costs_are_counted_and_add_up(rows: list[tuple[int, int, bool]]) -> None
     ):
         due = [(comb(sum(g.values()), 2) - pairs_of(g), key) for key, g in groups.items() if len(g) > 1]
         due.sort(key=lambda each: (-each[0], each[1]))
-        assert table is not None
         assert [(row[cost], row[name]) for row in table.to_pylist()] == due
         assert found.totals[cost] == sum(pairs for pairs, _ in due)
         for row in table.to_pylist():
@@ -101,8 +100,6 @@ def test_gains_are_those_of_the_table_computed_anew(metric: str, rows: list[tupl
     classes, clusters = [k for k, *_ in rows], [c for _, c, _ in rows]
     told: Callable[[Any], float] = TOLD[metric]
     before = told(ContingencyTable.from_labels(classes, clusters))
-    assert found.merges is not None
-    assert found.splits is not None
     for row in found.merges.to_pylist():
         split = [(c, k) if c == row["cluster"] else (c, None) for k, c in zip(classes, clusters, strict=True)]
         after = told(ContingencyTable.from_labels(classes, [str(c) for c in split]))
@@ -139,8 +136,6 @@ def test_lost_areas_add_up(rows: list[tuple[int, int, bool]], threshold: int) ->
     height = sum(size if size > threshold else positives for size, positives in groups.values())
     found = attribute(table_of(rows), cluster="c", label="label", aul_threshold=threshold, threads=1)
     evaluation = evaluate(table_of(rows), cluster="c", label="label", aul_threshold=threshold, threads=1)
-    assert found.impure is not None
-    assert found.unclustered is not None
     impure = {c: g for c, g in groups.items() if g[0] > threshold and g[1] < g[0]}
     assert {row["cluster"] for row in found.impure.to_pylist()} == set(impure)
     assert all(impure[r["cluster"]] == [r["rows"], r["positives"]] for r in found.impure.to_pylist())
@@ -193,8 +188,6 @@ def test_null_ids_are_singletons_without_a_name(rows: list[tuple[int | None, int
     plain = attribute(named, cluster="c", classes="k", threads=1)
     assert found.totals == plain.totals
     for mine, other, member in ((found.merges, plain.merges, "class"), (found.splits, plain.splits, "cluster")):
-        assert mine is not None
-        assert other is not None
         assert mine.drop(["largest"]).equals(other.drop(["largest"]))
         for one, due in zip(mine["largest"].to_pylist(), other["largest"].to_pylist(), strict=True):
             assert [cell["rows"] for cell in one] == [cell["rows"] for cell in due]
@@ -238,7 +231,6 @@ def test_neither_layout_nor_threads_nor_memory_change_a_table(tmp_path: Path, ki
         threads=2, memory="8MiB", examples="text", **asked,
     )  # fmt: skip
     assert one == again
-    assert one.merges is not None
     assert one.merges.num_rows == 7
     ids = set(table["c"].to_pylist())
     assert set(one.merges["cluster"].to_pylist()) <= ids
@@ -271,7 +263,6 @@ def test_texts_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
         attribute(tmp_path / "a.parquet", threads=1, **asked),
         Store(tmp_path / "store", threads=1).attribute(data=tmp_path / "a.parquet", **asked),
     ):
-        assert found.merges is not None
         row = found.merges.to_pylist()[0]
         assert (row["cluster"], [cell["class"] for cell in row["largest"]]) == (r"\xff", ["q", r"\xf0"])
         assert row["examples"] == [{"class": "q", "values": ["q"]}, {"class": r"\xf0", "values": [r"\xf0"]}]
@@ -287,9 +278,6 @@ def test_examples_are_values_of_their_cells() -> None:
     for row in table.to_pylist():
         there[row["c"], row["k"]].add(row["text"])
         there[row["c"], "label", row["label"]].add(row["text"])
-    assert found.merges is not None
-    assert found.splits is not None
-    assert found.impure is not None
     for row in found.merges.to_pylist():
         assert [cell["class"] for cell in row["examples"]] == [cell["class"] for cell in row["largest"]]
         for cell in row["examples"]:
@@ -330,7 +318,6 @@ def test_a_reader_is_read_once() -> None:
     """Hashed ids then have no text; examples are refused."""
     table = pa.table({"k": ["a", "a", "b"], "c": ["x", "y", "x"]})
     found = attribute(pa.RecordBatchReader.from_batches(table.schema, table.to_batches()), cluster="c", classes="k")
-    assert found.merges is not None
     assert found.merges["cluster"][0].as_py().startswith("#")
     with pytest.raises(OptionError, match="examples read the data twice"):
         attribute(table.to_reader(), cluster="c", classes="k", examples="k")
@@ -415,7 +402,6 @@ def test_pure_clusters_in_partitions_give_empty_tables(tmp_path: Path) -> None:
         folder, cluster="c", classes="k", label="label", cluster_scope="partition", examples="k", threads=1
     )
     assert [each.num_rows for each in found.tables().values()] == [0, 0, 0, 1]
-    assert found.merges is not None
     assert "partition" in found.merges.column_names
     out = CliRunner().invoke(main, ["attribute", str(folder), "--cluster", "c", "--classes", "k", "--label", "label"])
     assert "no cluster holds several classes" in out.output
@@ -442,7 +428,6 @@ def test_slices_are_ranked_by_what_they_cost(metric: str | None) -> None:
         short = (whole - value) if metric in (None, "average_precision") else (value - whole)
         due += [(one, rows, value, short)] if short > 0 else []
     due.sort(key=lambda row: -row[3] * row[1])
-    assert found.slices is not None
     told = found.slices.select(["country", "rows", "value", "shortfall"]).to_pylist()
     assert [tuple(row.values()) for row in told] == due
     assert found.slices["country"][0].as_py() == "FR"
@@ -464,7 +449,6 @@ def test_intervals_of_slices_are_widened_for_having_been_selected() -> None:
     data = pa.table({"label": label, "s": (rng.random(3000) + label * (country != "FR")) / 2, "user": user})
     data = data.append_column("country", pa.array(country))
     found = attribute(data, score="s", by="country", unit="user", ci=0.9, top=1)
-    assert found.slices is not None
     [told] = found.slices.to_pylist()
     level = 1 - 0.1 / 3
     assert found.totals["slices_ci_level"] == pytest.approx(level)
@@ -503,7 +487,6 @@ def test_slices_stand_beside_clusters() -> None:
     )
     assert (found.metric, found.slice_metric) == ("pairwise.precision", "roc_auc")
     assert {"merges", "splits", "slices"} <= set(found.to_dict())
-    assert found.slices is not None
     assert found.slices.column_names[0] == "by"
     assert {"country", "k"} >= set(found.slices.column_names[1 : found.slices.column_names.index("rows")])
     asked: dict[str, Any] = {"classes": "k", "score": "score", "by": "country", "metric": "pairwise.precision"}

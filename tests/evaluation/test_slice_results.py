@@ -189,7 +189,6 @@ def test_integers_beyond_int64_are_written(tmp_path: Path) -> None:
     assert f",{2**64 - 1}" in (tmp_path / "found.csv").read_text()
     noisy = data.set_column(1, "score", pa.array(np.random.default_rng(1).random(len(data))))
     worst = attribute(noisy, score="score", by="x").slices
-    assert worst is not None
     assert 0 < len(worst) < 3
     assert set(worst["x"].to_pylist()) < {7, 2**64 - 1, None}
 
@@ -205,7 +204,6 @@ def test_binaries_are_written_as_text_and_shown_as_bytes(tmp_path: Path) -> None
     assert sliced == ["", "\x00\\xff", "ab", None]
     noisy = data.set_column(1, "score", pa.array(np.random.default_rng(1).random(len(data))))
     worst = attribute(noisy, score="score", by="x")
-    assert worst.slices is not None
     shown = [row.name[0] for row in listed(worst.slices, worst, examples=None).rows]
     assert shown == [str(value) if isinstance(value, bytes) else "null" for value in worst.slices["x"].to_pylist()]
 

@@ -49,8 +49,6 @@ def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tupl
 
     def call() -> tuple[Any, int]:
         spec = importlib.util.spec_from_file_location("loops", source)
-        assert spec is not None
-        assert spec.loader is not None
         loops = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(loops)
         before = len(jit._COMPILED)
@@ -167,7 +165,6 @@ def test_a_process_that_stays_is_not_waited_for(
 ) -> None:
     """One that holds the lock is waited for only for a while, one that could not compile the loop not at all."""
     with start(code) as other:
-        assert other.stdout is not None
         assert other.stdout.readline() == f"{word}\n"
         assert results([start(call("21", 0.2 if code == HOLD else 600.0))]) == [["42", "1"]]
         other.communicate("\n")

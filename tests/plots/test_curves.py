@@ -48,7 +48,6 @@ def curve(name: str, **facts: Any) -> Curve:
 def entries(ax: Axes) -> list[str]:
     """Texts of the legend."""
     legend = ax.get_legend()
-    assert legend is not None
     return [text.get_text() for text in legend.get_texts()]
 
 

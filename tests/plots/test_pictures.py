@@ -106,7 +106,6 @@ PICTURES: dict[str, Callable[..., Any]] = {
 def legend(ax: Axes) -> list[str]:
     """Texts of the legend."""
     found = ax.get_legend()
-    assert found is not None
     return [text.get_text() for text in found.get_texts()]
 
 
@@ -224,7 +223,6 @@ def test_thresholds_that_metrics_choose_are_marked() -> None:
     named = {text.get_text(): text.get_window_extent() for text in ax.texts if text.get_text()}
     assert named.keys() == {"recall=0.9", "share=0.2", "f1_max", *costs}
     box = ax.get_legend()
-    assert box is not None
     for one, other in combinations([*named.values(), box.get_window_extent()], 2):
         assert not one.overlaps(other)
 
@@ -296,7 +294,6 @@ def test_differences_say_their_verdict_and_unit() -> None:
 def test_attribution_ends_at_the_last_group() -> None:
     """The running share of each table, dotted from the last group found to the last there is."""
     ax = plot_attribution(costs())
-    assert costs().merges is not None
     np.testing.assert_array_equal(line(ax, 0)[1], costs().merges["running_share"].to_numpy())
     assert line(ax, 1)[0].tolist() == [5, costs().totals["merged_clusters"]]
     assert ax.get_xscale() == "log"
@@ -322,7 +319,6 @@ def test_purity_is_that_of_the_clusters() -> None:
 def test_the_worst_clusters_are_marked() -> None:
     """Numbered on the curve, listed with their rows; without impure clusters there are none."""
     ax = plot_worst_clusters(everything(), costs(), most=2)
-    assert costs().impure is not None
     worst = costs().impure.to_pylist()[0]
     assert texts(ax)[:2] == ["1", "2"]
     listed = texts(ax)[2].splitlines()

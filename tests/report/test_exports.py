@@ -37,7 +37,6 @@ def test_prometheus_reads_every_line(labels: dict[str, str], value: float) -> No
     """Labels that are no identifiers, texts with quotes and ends of lines, and every float."""
     *_, line = prometheus([Sample("tpr@fpr=0.001", labels, value, "a\nb\\")]).strip("\n").split("\n")
     parts = LINE.fullmatch(line)
-    assert parts is not None
     assert parts[1] == "streameval_tpr_at_fpr_0_001"
     texts = re.findall(r'="((?:[^"\\]|\\.)*)"', parts[2] or "")
     assert [re.sub(r"\\(.)", lambda c: "\n" if c[1] == "n" else c[1], text) for text in texts] == list(labels.values())

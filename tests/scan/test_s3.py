@@ -102,7 +102,6 @@ class Counting:
             told.extend(args)
 
         body = b"".join(self.app(environ, keep))
-        assert self.short is not None
         body = body[: len(body) - self.short(environ["PATH_INFO"], len(body))]
         headers = [(name, value) for name, value in told[1] if name.lower() != "content-length"]
         start(told[0], [*headers, ("Content-Length", str(len(body)))])

@@ -83,7 +83,6 @@ def test_a_run_waits_for_a_worker(mortal: Any) -> None:
     for victim in living(mortal):
         os.kill(victim, signal.SIGKILL)
     connection = connect(mortal, None, HANGS)
-    assert connection is not None
     assert connection.workers >= 1
     assert evaluate(DATA, score="score", client=mortal).value("roc_auc") == EXPECTED
 
@@ -267,7 +266,6 @@ def test_workers_that_left_are_named(
     monkeypatch.setattr(client, "run", lambda *args, **options: run(*args, **options) | gone)
     with caplog.at_level(logging.WARNING, "streameval"):
         connection = connect(client, None)
-    assert connection is not None
     assert (connection.workers, connection.left) == (2, ("tcp://gone:1",))
     assert "tcp://gone:1 left before the run, which uses 2 other workers" in caplog.text
     assert explain(DATA, score="score", client=client).where.endswith(" (tcp://gone:1 left before the run)")

@@ -49,7 +49,6 @@ class Binned(ScoreHistogram):
 
     def totals(self) -> Totals:
         """Totals of those bins."""
-        assert self.part is not None
         return self.part.total
 
 
@@ -146,7 +145,6 @@ def test_the_bounds_of_auc_and_informedness_are_reached(groups: list[tuple[int, 
     """The intervals are as narrow as possible: the extreme orders inside the bins reach their ends."""
     state = binned(groups, cuts, weighted=False)
     bins = state.part
-    assert bins is not None
     whole = list(zip(bins.p.tolist(), bins.n.tolist(), (~bins.open).tolist(), strict=True))
     orders: list[list[tuple[int, int]]] = [[], []]
     for p, n, single in whole:

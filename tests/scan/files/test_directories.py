@@ -297,7 +297,6 @@ def test_every_verb_tells(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
 def test_requests_are_repeated_for_some_seconds(text: str, seconds: int) -> None:
     """Unless the URI says for how long."""
     uri = Uri.parse(text)
-    assert uri is not None
     filesystem, path = fs.FileSystem.from_uri(uri.opening(uri.path))
     assert filesystem.__reduce__()[1][0]["retry_time_limit"] == timedelta(seconds=seconds)
     assert path == "bucket/scores"
@@ -306,7 +305,6 @@ def test_requests_are_repeated_for_some_seconds(text: str, seconds: int) -> None
 def test_other_storage_is_opened_as_it_is_named() -> None:
     """Its options are its own."""
     uri = Uri.parse("s3://bucket/scores?region=eu")
-    assert uri is not None
     assert uri.opening(uri.path) == "s3://bucket/scores?region=eu"
 
 

@@ -216,7 +216,6 @@ def test_results_are_the_same_bytes_for_any_layout_threads_and_memory(simulated:
     assert evaluate(data, **options, threads=2).to_json() == want
     small = evaluate(tmp_path, **options, threads=2, memory="1MB")
     assert small.to_json() == want
-    assert small._engine is not None
     assert small._engine.budget.spilled > 0
 
 

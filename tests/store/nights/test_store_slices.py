@@ -156,7 +156,6 @@ def test_slices_that_fall_short_are_those_of_the_files(tmp_path: Path, widened: 
         found = store.attribute(last=last, score="s", by=by, metric="average_precision", **widened)
         same = attribute(nights[-last:], score="s", by=by, unit="unit", metric="average_precision", **widened)
         assert (found.slices, found.totals) == (same.slices, same.totals)
-        assert found.slices is not None
         assert 0 < found.slices.num_rows < found.totals["slices"]
         assert found.totals["slices_ci_level"] > widened.get("ci", 0.95)
         command = f"--last {last} --score s --by {by}{' --adjust family --ci 0.9' * bool(widened)} --metric "
