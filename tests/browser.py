@@ -4,8 +4,6 @@ Nothing is installed for it but the browser of the system's packages; the WebSoc
 distributed brings. Commands are sent one by one and answered before the next; events that arrive meanwhile are kept.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
@@ -13,17 +11,13 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tornado.websocket import websocket_connect
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tornado.websocket import WebSocketClientConnection
+from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 _SECONDS = 60

@@ -4,18 +4,14 @@ Files are handed out in this order, long ones first, so that no pytest worker en
 two files that run at the same time compile different loops, so that few loops are compiled twice.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LONG = """
     frozen laws store_faults store_concurrent cluster slices options jackknife store_hostile bins imports gain simulate

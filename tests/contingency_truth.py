@@ -1,15 +1,11 @@
 """Clustering metrics by their definitions, in exact fractions and 50 digits; shares no code with the library."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from fractions import Fraction
 from math import comb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mpmath
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 mpmath.mp.dps = 50
 Cells = dict[tuple[int, int], int]  # rows of each (class, cluster), none of them 0

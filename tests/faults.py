@@ -12,8 +12,6 @@ The first prints one JSON object: runs, how many ended before and after the comm
 statuses of eight updates at once.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import hashlib
@@ -26,17 +24,14 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TEMPORARY = re.compile(r"\.part$|#\d+$")  # of files that are being written
 RANDOM = re.compile(r"-[0-9a-f]{16}(?=\.)|[0-9a-f]{32}(?=\.part)")  # of a file's name

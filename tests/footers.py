@@ -4,14 +4,10 @@ A value is (type, value): a struct is a dict of its fields, a list the type of i
 text or bytes bytes, a flag a bool.
 """
 
-from __future__ import annotations
-
 import struct
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 INTEGERS = (4, 5, 6)

@@ -1,7 +1,5 @@
 """Golden cases: what reference systems give, and what is right where they are known to be off."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,21 +1,17 @@
 """The fourteen nights of the real data set as a store meets them, for the tests of the store."""
 
-from __future__ import annotations
-
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streameval import Store
-    from streameval.store.files.entries import Entry
+from streameval import Store
+from streameval.store.files.entries import Entry
 
 DATA = Path(__file__).parent / "data" / "spam_messages"
 NIGHTS = sorted(path.name for path in DATA.iterdir() if path.is_dir())

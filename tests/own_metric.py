@@ -1,7 +1,5 @@
 """A metric as users write one, without `Metric`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,21 +1,14 @@
 """Commands in this process, and what other processes may do and hold."""
 
-from __future__ import annotations
-
 import ctypes
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from streameval.cli import main
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from click.testing import Result
 
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 

@@ -1,13 +1,9 @@
 """Calls that must be refused."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def refuses(error: type[BaseException], message: str, call: Callable[..., Any], /, *given: Any, **options: Any) -> str:

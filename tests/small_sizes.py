@@ -1,18 +1,13 @@
 """Sizes of blocks and tables so small that a few rows take every path of a fold."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streameval.states.keyed import builder as keyed_builder
 from streameval.states.keyed import counts as runs
 from streameval.states.keyed import hot
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager

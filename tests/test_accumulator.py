@@ -1,7 +1,5 @@
 """Accumulator: the numbers of `evaluate`, whatever the batches, merges and machines in between."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import pickle

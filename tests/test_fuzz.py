@@ -1,17 +1,13 @@
 """A while of `benchmarks/fuzz.py`: random tables, store histories and damage, against exact fractions; odd calls."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FUZZ = Path(__file__).parents[1] / "benchmarks" / "fuzz.py"
 CASES = [("command_lines", "command", 40), ("arguments", "arguments", 250), ("pruning", "pruning", 60)]

@@ -1,7 +1,5 @@
 """README and CONTRIBUTING: commands run, files exist, and hooks have the pinned versions."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """Imports: one way between layers, nothing heavy before it is needed, and no place needed to write to."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib.util
@@ -11,17 +9,14 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from processes import obey_permissions
 
 import streameval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PACKAGE = Path(streameval.__file__).parent
 

@@ -3,8 +3,6 @@
 Running them takes minutes, so that it is left out unless asked for: ``pytest -m notebooks``.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -13,8 +11,9 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nbformat
 import pyarrow.compute as pc
@@ -23,9 +22,6 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

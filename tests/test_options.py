@@ -1,15 +1,14 @@
 """The option table: signatures, checks, stores and keys agree with it; what a verb cannot honour it refuses by name."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +22,6 @@ from streameval.evaluation import explain
 from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
 from streameval.options import NEEDS, OPTIONS, checked, honoured, kept_options, recorded, result_key
 from streameval.store.nights.configuration import Configuration
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NIGHTS = ("night=2026-01-01", "night=2026-01-02")
 BASE: dict[str, Any] = {"score": ["s", "t"], "cluster": "id", "classes": "k"}

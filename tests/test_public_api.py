@@ -1,7 +1,5 @@
 """The public names and signatures, pinned: a change here is a change for users."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

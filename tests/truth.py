@@ -1,14 +1,10 @@
 """The metrics by their definitions, in exact fractions; shares no code with the library."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Any
 
 Row = tuple[Any, int, Fraction]  # score, label, weight
 Group = tuple[Fraction, Fraction]  # positive and negative weight of one score

@@ -1,7 +1,5 @@
 """The 2×2 table: reference values, identities, degenerate tables, bad input, and what it shares with larger tables."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from contextlib import suppress

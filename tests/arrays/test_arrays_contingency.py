@@ -1,16 +1,14 @@
 """The contingency table: reference values, scikit-learn, exactness, merging, matching, bad input."""
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,9 +37,6 @@ from streameval.states.contingency.summary import (
     summarize_classes,
     summarize_clusters,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 CASES = cases("contingency")
 

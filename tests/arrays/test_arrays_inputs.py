@@ -1,13 +1,12 @@
 """What goes into arrays: containers, labels of every type, numbers that must stay apart, and weights of any size."""
 
-from __future__ import annotations
-
 import enum
 import math
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,10 +34,6 @@ from streameval import (
     roc_curve,
 )
 from streameval.errors import DataError, LabelError, NullError, SchemaError, WeightError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 LABELS, SCORES, WEIGHTS, CLUSTERS = [0, 1, 0, 1], [0.1, 0.4, 0.35, 0.8], [1.0, 2.0, 0.5, 1.0], [0, 0, 1, 1]
 ON_SCORES = [roc_auc_score, average_precision_score, agc_score, gain_curve, roc_curve, precision_recall_curve]

@@ -1,7 +1,5 @@
 """The lift curve of arrays: golden values, one answer from every constructor, and clear refusals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

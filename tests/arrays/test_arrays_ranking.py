@@ -1,14 +1,13 @@
 """Ranking metrics of arrays: golden values, scikit-learn's values for any weights and ties, and clear refusals."""
 
-from __future__ import annotations
-
 import json
 import math
 import warnings
+from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,9 +21,6 @@ from streameval.arrays.curves import RocCurve, auc, precision_recall_curve, roc_
 from streameval.arrays.inputs import num2bool
 from streameval.arrays.ranking import auc_by_sampling, average_precision_score, dist_auc, roc_auc_score
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError, SchemaError, WeightError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "ranking.json").read_text())
 LABELS, SCORES = [0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]

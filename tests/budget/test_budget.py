@@ -1,17 +1,12 @@
 """Arrays of a budget: their addresses, and fresh ones."""
 
-from __future__ import annotations
-
 import ctypes
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from streameval.budget import Buffer, Computed, SpillFile, fresh_array
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def at(place: tuple[int, np.ndarray], size: int) -> list[int]:

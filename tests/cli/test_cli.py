@@ -1,12 +1,11 @@
 """The command line: what goes where, options and config files, statuses, and what each verb says."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -25,9 +24,6 @@ from streameval.cli.options import SHOWN
 from streameval.evaluation.files import suggestion
 from streameval.metrics.catalogue import entries
 from streameval.options import OPTIONS, honoured
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

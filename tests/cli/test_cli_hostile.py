@@ -1,7 +1,5 @@
 """Hostile terminals and data: control characters, spreadsheets, and streams that are closed, full or broken."""
 
-from __future__ import annotations
-
 import csv
 import logging
 import os
@@ -9,9 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +24,6 @@ from streameval.cli import main
 from streameval.cli.console import show_visibly
 from streameval.errors import StreamevalError
 from streameval.saving import csv_cell
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # Title of the window, clear screen (in 7 and 8 bits), deletion, marks of direction, zero width, ends of lines, markup
 EVIL = "\x1b]0;P\x07\x1b[2J\x9b2J\x9dx\x9c\x7f\x08\u202e\u2066\u200b\u2028\u0085\r[red]x[/red]\nFORGED"

@@ -3,8 +3,6 @@
 Usage: ``python forking.py FOLDER SCENARIO CHILDREN``; prints one line a child that failed or hung, and "ok" at the end.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -12,8 +10,9 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +20,6 @@ import pyarrow.parquet as pq
 
 import streameval
 from streameval.errors import StreamevalError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PATIENCE = 60.0  # seconds for a child; one that waits for a lock would take for ever
 

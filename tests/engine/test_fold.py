@@ -1,7 +1,5 @@
 """A fold task is a function of its inputs: folded again, anywhere and under any load, it gives the same bytes."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import io
@@ -9,9 +7,10 @@ import itertools
 import multiprocessing
 import pickle
 import random
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +22,6 @@ from streameval.states.keyed import hot
 from streameval.states.labels import LabelSpec
 from streameval.states.rounds import outline_only
 from streameval.states.scores.histogram import HistogramSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Task = tuple[str, str]  # names of a subject and of a shape
 

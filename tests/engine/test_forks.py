@@ -1,7 +1,5 @@
 """Forked children: every verb works in one, or is refused in one line; nothing hangs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,13 +1,12 @@
 """The end of a run that nobody wants any more: an interrupt, a closed pipe."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +17,6 @@ from refusals import refuses
 
 from streameval.engine.threads import CancelledError, ThreadEngine
 from streameval.saving import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 HANGS = 600  # seconds: the time limit of whatever should not hang
 

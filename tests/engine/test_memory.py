@@ -1,7 +1,5 @@
 """Memory: data beyond the budget is spilled and read back, nothing stays on disk, heavy buckets are cut into parts."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import logging
@@ -15,10 +13,11 @@ import sys
 import threading
 import time
 import tracemalloc
+from collections.abc import Iterator
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -45,9 +44,6 @@ from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import fold_arrays
 from streameval.store.files.location import Location
 from streameval.store.files.published import StateFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def test_what_exceeds_the_budget_is_spilled_and_read_back(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Rules that are read every night: false alarms and delays in simulated years, the floor, windows and distances."""
 
-from __future__ import annotations
-
 import math
 import runpy
 from dataclasses import replace

@@ -1,15 +1,14 @@
 """Attribution: contributions add up, gains equal those of the recomputed table, and the layout changes no result."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import count
 from math import comb, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,9 +29,6 @@ from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute
 from streameval.report.attribution import conclusion, title_of
 from streameval.states.contingency import cells
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 SPAM = Path(__file__).parents[1] / "data" / "spam_messages"
 IDS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6), st.booleans()), min_size=1, max_size=60)

@@ -1,16 +1,15 @@
 """Bad input: one line that names the file, the column and the remedy, of the right class, and nothing half-counted."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import math
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,9 +34,6 @@ from streameval.errors import (
 from streameval.evaluation import explain
 from streameval.scan.parquet import footers
 from streameval.wording import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GOOD = {"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "id": [1, 1, 2, 3], "weight": [1.0, 2.0, 0.0, 1.0]}
 

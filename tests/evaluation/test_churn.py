@@ -1,10 +1,8 @@
 """Churn: a brute-force oracle, exact accounts, swapped sides, spilled and divided cells, and the interval."""
 
-from __future__ import annotations
-
 from collections import Counter
 from math import comb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +13,8 @@ from refusals import refuses
 
 from streameval import churn
 from streameval.errors import DataError, OptionError
+from streameval.evaluation.churn import Churn
 from streameval.states.contingency.churn import _pairs
-
-if TYPE_CHECKING:
-    from streameval.evaluation.churn import Churn
 
 SWAPPED = {"absorbed": "split_off", "dispersed": "formed", "deaths": "births"}
 IDS = st.one_of(st.none(), st.integers(-3, 4))

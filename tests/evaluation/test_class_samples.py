@@ -1,9 +1,7 @@
 """Estimates of clusterings from sampled classes and clusters: sums, weights, intervals and refusals."""
 
-from __future__ import annotations
-
 from math import comb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +10,7 @@ from refusals import refuses
 
 from streameval import evaluate
 from streameval.errors import LabelError, NullError, OptionError, WeightError
-
-if TYPE_CHECKING:
-    from streameval.typing import Array
+from streameval.typing import Array
 
 RATIOS = ("pairwise.precision", "pairwise.recall", "pairwise.fscore", "bcubed_precision", "bcubed_recall",
           "bcubed_fscore", "cluster_recall", "cluster_precision", "cluster_fscore")  # fmt: skip

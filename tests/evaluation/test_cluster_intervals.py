@@ -1,7 +1,5 @@
 """Intervals of clusterings and bands of curves: those of the rows that are left without each block."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

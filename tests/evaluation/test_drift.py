@@ -1,7 +1,5 @@
 """Drift: the values against SciPy, the size of the tests with campaigns, and rules of a store."""
 
-from __future__ import annotations
-
 import runpy
 import shutil
 from pathlib import Path

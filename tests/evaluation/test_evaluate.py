@@ -3,13 +3,12 @@
 The truth (`truth.py`) is computed from the definitions in exact fractions.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +25,6 @@ from streameval.engine import fold
 from streameval.errors import LabelError
 from streameval.scan.parquet import footers
 from streameval.states.keyed import counts as runs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # -- scores -----------------------------------------------------------------------------------------------------------
 

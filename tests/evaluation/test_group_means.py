@@ -1,11 +1,11 @@
 """Means over groups: against exact fractions of every group, for any cut of the rows, here and on a client."""
 
-from __future__ import annotations
-
 import json
 import math
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import distributed
 import numpy as np
@@ -22,10 +22,6 @@ from streameval.metrics.scores import group_means
 from streameval.states.blocks import blocks_of
 from streameval.states.keyed import counts as keyed
 from streameval.states.keyed.ids import id_type, identify
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 K = 3
 NAMES = ("roc_auc", "average_precision", f"precision@k={K}")

@@ -1,26 +1,22 @@
 """Standard errors over the whole catalogue: those of an exact jackknife in memory over the same blocks."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from streameval import evaluate
+from streameval.evaluation.result import Evaluation
 from streameval.metrics.catalogue import at_one_place, entries, entry_of
 from streameval.metrics.finalize import computed
 from streameval.metrics.resampling import FEW_BLOCKS
 from streameval.metrics.selection import Selection
 from streameval.states.blocks import blocks_of
 from streameval.states.scores.counts import fold_arrays
-
-if TYPE_CHECKING:
-    from streameval.evaluation.result import Evaluation
-    from streameval.typing import Array
+from streameval.typing import Array
 
 ROWS, UNITS, BLOCKS = 3000, 1500, 128
 OPTIONS = {

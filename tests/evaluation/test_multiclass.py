@@ -1,8 +1,7 @@
 """Several classes, one against the rest: values, averages, intervals and what is refused."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +11,6 @@ from sklearn import metrics as peer
 
 from streameval import evaluate
 from streameval.errors import OptionError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLASSES = ("ham", "scam", "spam")
 

@@ -1,12 +1,11 @@
 """Which rows count: policies by column, rows that all columns have, and weights of any size."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +20,6 @@ from truth import agrees, curve_truth, gain_truth, groups_auc, groups_of, point_
 from streameval import Accumulator, Evaluation, Store, average_precision_score, evaluate, roc_auc_score
 from streameval.errors import NullError, OptionError, WeightError
 from streameval.options import checked, command, recorded
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 COLUMNS: dict[str, Any] = {"score": ["a", "b"], "cluster": ["c", "d"]}
 DROPPED = "NaN or null in one of a, b, c, d"

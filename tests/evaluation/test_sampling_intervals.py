@@ -1,13 +1,11 @@
 """Sampling intervals of an evaluation: replicates are metrics of the rows that are left, differences are paired."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +18,11 @@ from streameval import compare, evaluate
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
 from streameval.metrics.selection import Selection
+from streameval.results import Scalar
 from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch
 from streameval.states.scores.blocks import FEW_BLOCKS
 from streameval.states.scores.counts import fold_arrays
-
-if TYPE_CHECKING:
-    from streameval.results import Scalar
 
 
 def clustered(rows: int = 3000, units: int = 400, seed: int = 0) -> pa.Table:

@@ -1,11 +1,10 @@
 """Results of slices: intervals, comparisons, and values of every type."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -17,10 +16,6 @@ import pytest
 from streameval import attribute, compare, evaluate
 from streameval.errors import OptionError
 from streameval.report.attribution import listed
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 SCORES: dict[str, Any] = {"score": ["v1", "v2"], "metrics": ["roc_auc", "average_precision"]}
 

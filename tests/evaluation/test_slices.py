@@ -1,13 +1,12 @@
 """Slices: each equals an evaluation of its rows alone, to the last bit, for every family, here and on a client."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import math
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -23,14 +22,10 @@ from streameval import Store, attribute, evaluate, plot_curve
 from streameval.engine import fold
 from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.kernels import groups
+from streameval.results import Scalar
 from streameval.states.grouped import sweeps, tag_words
 from streameval.states.keyed import counts
 from streameval.states.keyed.counts import KeyedCounts
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streameval.results import Scalar
 
 COUNTRIES = st.sampled_from(["DE", "FR", "null", "", None])
 SCORES = st.sampled_from([0.0, 0.125, 0.5, 0.5, 0.75, math.nan, None])

@@ -1,12 +1,12 @@
 """Rows without a label: refused, left out, or counted in the sizes of clusters, where positives are estimated."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +20,6 @@ from refusals import refuses
 
 from streameval import Accumulator, Store, evaluate
 from streameval.errors import MissingColumnError, NullError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 Row = tuple[Any, int | None]  # cluster, label
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0, 1, None])), min_size=1, max_size=40)

@@ -6,25 +6,21 @@ writes what the cases give now. `values` are rewritten only for a value that was
 `inference` is rewritten in a commit of its own if a method of inference changes on purpose.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import lzma
 import math
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from frozen_data import make_table, write_nights
 
 import streameval
 from streameval import Accumulator, Store, attribute, evaluate, quantile_sketch
 from streameval.errors import StreamevalError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 PLACE = Path(__file__).parent
 INFERENCE = {

@@ -1,15 +1,11 @@
 """Tables of the frozen cases, drawn from a counter by arithmetic that every version of NumPy does alike."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _TEXTS = {"int": pa.int64(), "string": pa.string(), "dictionary": pa.dictionary(pa.int32(), pa.string())}
 

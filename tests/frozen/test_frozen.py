@@ -1,17 +1,13 @@
 """Results of 300 configurations of every verb and family equal those that were frozen."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from frozen_cases import load, run_case, split_inference
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COUNT = 300
 CLOSE = 1e-12

@@ -1,7 +1,5 @@
 """Every fused kernel gives the same bits as the general path, which groups rows by key."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,23 +1,18 @@
 """Compiled loops: one process compiles each, others load it, damage costs one compilation, and warming takes all."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import streameval
 from streameval import warm
 from streameval.kernels import jit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 LOOP = """
 from streameval.kernels import jit

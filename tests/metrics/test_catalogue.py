@@ -1,14 +1,13 @@
 """Common tests over the whole catalogue: each metric is its definition, whatever the order and the partitioning."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mpmath
 import pyarrow as pa
@@ -36,12 +35,8 @@ from truth import (
 
 from streameval import evaluate
 from streameval.errors import MissingInputError, OptionError
+from streameval.evaluation.result import Evaluation
 from streameval.metrics.catalogue import FAMILIES, entries
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streameval.evaluation.result import Evaluation
 
 Row = tuple[float, int, float, int, int]  # score, label, weight, cluster, class
 

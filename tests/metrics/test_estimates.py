@@ -3,8 +3,6 @@
 All designs are in ``benchmarks/interval_coverage.py``.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The protocol of metrics: what the catalogue's and a user's own say of themselves."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path

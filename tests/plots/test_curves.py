@@ -1,15 +1,16 @@
 """Plots of curves: labels, overlaps, output files and rejected input."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 from refusals import refuses
 
@@ -25,13 +26,6 @@ from streameval.arrays.lift import LiftCurve
 from streameval.errors import DataError, OptionError
 from streameval.plots import plot_curve, plot_gain, plot_lift, plot_precision_recall, plot_roc
 from streameval.results import Curve
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
-
 
 NAMES = ("roc", "precision_recall", "gain", "lift")
 X = np.array([0.0, 0.25, 0.5, 1.0])

@@ -1,21 +1,22 @@
 """Pictures of calibration, thresholds, clusters, slices and differences: what they draw, say, refuse and write."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from refusals import refuses
 
-from streameval import Scalar, attribute, evaluate
+from streameval import Attribution, Evaluation, Scalar, attribute, evaluate
 from streameval.errors import OptionError
 from streameval.plots import (
     plot,
@@ -32,14 +33,6 @@ from streameval.plots import (
 )
 from streameval.plots.canvas import COLORS
 from streameval.results import Band, Curve
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
-
-    from streameval import Attribution, Evaluation
 
 
 def table(rows: int = 600) -> pa.Table:

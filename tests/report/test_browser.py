@@ -1,23 +1,18 @@
 """Pages in a real browser: nothing runs or loads, everything is there at any width, and everyone can read it."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from browser import CHROMIUM, Tab, chromium
+from test_page import DATA, HOSTILE
 
 from streameval import Store, attribute, evaluate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-from test_page import DATA, HOSTILE
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
 

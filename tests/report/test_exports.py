@@ -1,11 +1,9 @@
 """Results for other tools: their names, their formats, and nothing lost on the way."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,9 +13,6 @@ from processes import run
 
 from streameval import Store, evaluate
 from streameval.report.exports import Sample, plain_names, prometheus
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 LINE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')

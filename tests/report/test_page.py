@@ -1,7 +1,5 @@
 """The page of an evaluation: what it says, that data stay text, and that files are written whole or not at all."""
 
-from __future__ import annotations
-
 import pickle
 import re
 import stat

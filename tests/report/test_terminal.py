@@ -1,7 +1,5 @@
 """Tables of the terminal: whole at any width, in plain text, and words that stay apart when they are cut."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -11,8 +9,9 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -26,9 +25,6 @@ from streameval.report.terminal import render, text
 from streameval.report.values import sampling_notes
 from streameval.results import Scalar, Source
 from streameval.wording import apart
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WORD = re.compile(r"[^\s─:;]+")
 HEADS = {"metric", "difference", "fact", "value"}  # a record has its name without the head of the column

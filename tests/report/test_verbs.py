@@ -1,23 +1,17 @@
 """``--out`` on every verb that reads: the same results in every format, and pages that say what they are of."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from test_page import DATA, Reader
 
 from streameval import Store
 from streameval.cli import main
-
-if TYPE_CHECKING:
-    from click.testing import Result
 
 
 def run(*words: str | Path, status: int = 0) -> Result:

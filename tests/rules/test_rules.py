@@ -1,7 +1,5 @@
 """Rules: read, judged at the worse end, with levels, and on the results of an evaluation."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from decimal import Decimal

@@ -1,9 +1,8 @@
 """Nested columns: elements of lists and of Spark's vectors, from every kind of input, equal those in Python."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +16,6 @@ from streameval import evaluate
 from streameval.errors import MissingColumnError, SchemaError
 from streameval.scan import plan, read
 from streameval.scan.nested import column_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FLOATS = st.none() | st.floats(width=32, allow_nan=False)
 KINDS = [pa.list_(pa.float32()), pa.large_list(pa.float32()), pa.list_(pa.float32(), 3)]

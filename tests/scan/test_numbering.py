@@ -1,10 +1,9 @@
 """Numbering: the same rows in any layout get the same numbers, by which they are sampled and dealt to blocks."""
 
-from __future__ import annotations
-
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import Accumulator, Store, evaluate
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = 260
 

@@ -1,12 +1,12 @@
 """Object storage: a real S3 endpoint on loopback, read by threads and by a cluster."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 from uuid import uuid4
 
@@ -24,16 +24,10 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from streameval import evaluate
 from streameval.errors import CorruptFileError, DataError, MissingInputError
+from streameval.evaluation.result import Evaluation
 from streameval.scan import Where, plan, prune, read
 from streameval.scan.parquet import footers
 from streameval.store.nights.partitions import discover, fingerprint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from streameval.evaluation.result import Evaluation
-
 
 FILES, ROWS = 4, 20_000
 

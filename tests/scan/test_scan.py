@@ -1,7 +1,5 @@
 """Scan: every kind of input, every type that widens, every error, on real files."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import pickle

@@ -1,15 +1,14 @@
 """Types: ids of every type, keys of paths, and columns that are widened."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 import uuid
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +24,6 @@ from streameval.errors import CorruptFileError, OptionError, SchemaError
 from streameval.kernels.exact import quotients
 from streameval.scan import plan, read
 from streameval.scan.widen import decimals_around, nearest_floats
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 ROWS, FILES = 400, 3
 TEXT = [f"id-{i}" for i in range(60)]

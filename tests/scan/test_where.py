@@ -1,7 +1,5 @@
 """Filters: SQL's own answer for every condition, whatever is left out by paths and statistics."""
 
-from __future__ import annotations
-
 import datetime as dt
 import operator
 import pickle
@@ -11,7 +9,8 @@ import uuid
 from dataclasses import replace
 from decimal import Decimal
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +30,6 @@ from streameval.scan.parquet.row_groups import Group
 from streameval.scan.parquet.statistics import Bounds
 from streameval.scan.pruning import Units
 from streameval.scan.where import expression_tree
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "i": st.integers(-128, 127),

@@ -1,12 +1,11 @@
 """Simulated data: reproducible, of the shares, sizes and quality asked for, and never half-written."""
 
-from __future__ import annotations
-
 import math
 import resource
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +19,6 @@ from scipy.sparse.csgraph import connected_components
 from streameval import simulation
 from streameval.errors import OptionError, StreamevalError
 from streameval.simulation import Model, Simulation, simulate
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = 300_000
 PURE = {"split": 0.0, "join": 0.0, "noise": 0.0, "missed": 0.0}

@@ -1,7 +1,5 @@
 """Stored states that nobody folded, although their files have sound checksums: refused before they are used."""
 
-from __future__ import annotations
-
 import json
 import random
 from functools import cache

@@ -13,16 +13,15 @@
 Sketches depend on how rows are cut into tasks, as their specs say (``associative``): laws 1 and 2 hold in part.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import random
 import sys
 from collections import Counter
+from collections.abc import Callable
 from functools import cache, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,9 +47,6 @@ from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.quantile_sketch import QuantileSketch
 from streameval.states.scores.types import decode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DATA = Path(__file__).parents[1] / "data" / "states"
 

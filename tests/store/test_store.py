@@ -1,12 +1,10 @@
 """The store: what is folded, what counts, and that the numbers are those of the raw files."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 from datetime import date
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,9 +15,6 @@ from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import DataError, LabelError, MissingInputError, OptionError, SchemaError, StoreError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,13 @@
 """Two verbs at once: one is stopped at every step and the other runs whole; the store stays sound, and neither lies."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re
 import shutil
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +17,12 @@ from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import DataError, FormatError, StoreError
+from streameval.results import Judgement
 from streameval.states.scores.counts import ScoreSpec
 from streameval.store.files import delta
 from streameval.store.files.delta import RowTable
 from streameval.store.files.ledger import Ledger
 from streameval.store.files.published import PublishedFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streameval.results import Judgement
 
 NAMES = [f"night=2026-01-0{i}" for i in range(1, 4)]
 VERBS: dict[str, Callable[[Store, Path], Any]] = {

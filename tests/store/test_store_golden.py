@@ -7,20 +7,16 @@ the root of the repository::
     from test_store_golden import write; write("/data")
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from streameval import Store
-
-if TYPE_CHECKING:
-    import pytest
 
 GOLDEN = Path(__file__).parents[1] / "data" / "store-v1"
 COLUMNS: dict[str, Any] = {"score": "score", "cluster": "cluster", "classes": "class", "by": "country", "unit": "unit"}

@@ -1,7 +1,5 @@
 """What any sequence of corrections leaves of a store, and where stores may lie."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,9 +1,8 @@
 """Stores of sampled labels: nights add up to the estimates of one evaluation, single nights, and what is refused."""
 
-from __future__ import annotations
-
 from datetime import date
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +12,8 @@ from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import LabelError, OptionError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streameval.results import Scalar
-    from streameval.store.nights.history import History
+from streameval.results import Scalar
+from streameval.store.nights.history import History
 
 METRICS: dict[str, Any] = {"score": ["s", "t"], "metrics": ["roc_auc", "brier_score"], "at": "threshold=0.5"}
 DESIGNS: tuple[dict[str, Any], ...] = (

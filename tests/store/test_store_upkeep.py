@@ -1,7 +1,5 @@
 """The upkeep of a store: columns that join, files that nothing needs, nights that are merged or bounded."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

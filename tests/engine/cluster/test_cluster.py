@@ -1,7 +1,5 @@
 """The same run on a cluster of real processes: the same bytes, whatever the cluster is like and whoever dies."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import logging
@@ -15,10 +13,13 @@ import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import dask
+import distributed
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -36,12 +37,6 @@ from streameval.errors import ClusterError, CorruptFileError, LabelError, Missin
 from streameval.evaluation import explain
 from streameval.simulation import simulate
 from streameval.states import rounds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-import dask
-import distributed
 
 REAL = Path(__file__).parents[2] / "data" / "spam_messages"
 COLUMNS: dict[str, Any] = {"score": ["score_lr", "score_nb", "score_q"], "cluster": ["cluster_loose", "cluster_tight"]}

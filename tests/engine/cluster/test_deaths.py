@@ -1,10 +1,10 @@
 """Rows that a worker lost or repeated are folded again, also after all folds."""
 
-from __future__ import annotations
-
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import dask
 import distributed
@@ -28,11 +28,6 @@ from streameval.states.grouped.keys import Blocks
 from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.scores.counts import ScoreSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 ROWS, LEARN = 100_000, 1 << 12
 OPTIONS: dict[str, Any] = {

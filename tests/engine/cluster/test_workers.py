@@ -1,7 +1,5 @@
 """Workers: those that live, die or are spoilt, the modules they need, and runs within their tasks."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import os
@@ -10,9 +8,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import distributed
 import pyarrow as pa
@@ -27,11 +27,6 @@ from streameval.engine.connection import connect
 from streameval.errors import ClusterError, OptionError
 from streameval.evaluation import explain
 from streameval.metrics.protocol import as_metric
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 HANGS = 600  # seconds: the time limit of whatever should not hang
 DATA = pa.table({"label": [0, 1, 0, 1] * 100, "score": [0.1, 0.9, 0.4, 0.3] * 100})

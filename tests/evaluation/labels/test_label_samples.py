@@ -1,11 +1,10 @@
 """Estimates from sampled labels: values, standard errors, refusals, and what every output says."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +16,7 @@ from scipy.special import ndtri
 
 from streameval import evaluate
 from streameval.errors import LabelError, OptionError, WeightError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streameval.typing import Array
+from streameval.typing import Array
 
 METRICS = ["roc_auc", "average_precision", "agc", "brier_score", "ece", "calibration_slope"]
 AT = ["threshold=0.3", "threshold=0.7"]

@@ -1,8 +1,7 @@
 """Classes, units and probabilities from another table: equal to columns, each with statements of its own."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +12,6 @@ from hypothesis import strategies as st
 
 from streameval import Store, attribute, evaluate
 from streameval.errors import DataError, LabelError, NullError, OptionError, SchemaError, WeightError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = 60
 RNG = np.random.default_rng(7)

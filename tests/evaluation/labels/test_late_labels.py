@@ -1,12 +1,11 @@
 """Labels from another table: equal to a label column, matched by value, with every statement accounted for."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +20,6 @@ from streameval.engine import start
 from streameval.errors import DataError, LabelError, NullError, OptionError, SchemaError
 from streameval.evaluation.labels.divided import read_labels
 from streameval.evaluation.labels.statements import LateSource
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = 40
 SCORES = np.random.default_rng(52).integers(0, 12, ROWS) / 8

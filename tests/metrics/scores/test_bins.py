@@ -1,11 +1,9 @@
 """What bins of scores tell: parts, groups near a threshold, bins that are cut, and the check of a grid."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,16 +22,12 @@ from streameval.metrics.scores.cut_bins import GroupsNear
 from streameval.metrics.scores.ranking import DeLong
 from streameval.metrics.scores.sums import MeanOfRows, OfRankings, Rankings
 from streameval.metrics.selection import Selection
+from streameval.results import Scalar
 from streameval.states.blocks import blocks_of
 from streameval.states.protocol import Batch
 from streameval.states.scores.blocks import FEW_BLOCKS, BlockSpec
-from streameval.states.scores.counts import fold_arrays
+from streameval.states.scores.counts import ScoreCounts, fold_arrays
 from streameval.states.scores.types import enclosing, rank_keys
-
-if TYPE_CHECKING:
-    from streameval.results import Scalar
-    from streameval.states.scores.counts import ScoreCounts
-
 
 ROWS = 400
 

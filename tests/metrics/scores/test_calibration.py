@@ -1,7 +1,5 @@
 """Calibration against its peers, and under a histogram: the exact value is inside the interval."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

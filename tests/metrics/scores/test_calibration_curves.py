@@ -1,7 +1,5 @@
 """Curves of calibration and distributions of scores against peers; under a histogram the truth is inside."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

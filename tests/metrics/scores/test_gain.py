@@ -1,7 +1,5 @@
 """Gain curves, their areas and operating points: against definitions written out, reference values, and every split."""
 
-from __future__ import annotations
-
 import json
 import math
 from fractions import Fraction

@@ -1,20 +1,18 @@
 """Certain intervals hold the exact value, and counts of any size are exact."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from truth import curve_truth, groups_auc
+from truth import Group, curve_truth, groups_auc
 
 from streameval import evaluate
 from streameval.budget import Budget
@@ -32,10 +30,6 @@ from streameval.states.protocol import Batch, Totals
 from streameval.states.scores.counts import ScoreCounts, ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
 from streameval.states.scores.parts import ScorePart, known
-
-if TYPE_CHECKING:
-    from truth import Group
-
 
 BOUNDED = ("roc_auc", "average_precision", "pr_auc", "max_informedness", "ks")
 METRICS = [entry.metric for entry in entries("ranking") if entry.name in BOUNDED]

@@ -1,7 +1,5 @@
 """The table of operating points: every threshold against counts by definition; nulls with their reason."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import pickle

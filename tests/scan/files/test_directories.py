@@ -1,7 +1,5 @@
 """Directories: links, loops, and which of the files in them are Parquet."""
 
-from __future__ import annotations
-
 import logging
 import os
 from datetime import timedelta

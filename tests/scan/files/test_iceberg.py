@@ -1,17 +1,16 @@
 """Iceberg tables, written by pyiceberg with a catalog of SQLite: what is read equals its own scan."""
 
-from __future__ import annotations
-
 import re
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import Table
 from refusals import refuses
 
 from streameval import Store, attribute, evaluate, plan_labels, quantile_sketch
@@ -19,9 +18,6 @@ from streameval.errors import CorruptFileError, DataError, MissingInputError, Op
 from streameval.evaluation import explain
 from streameval.scan import plan, read
 from streameval.scan.derived import SlicingColumn
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 pytest.importorskip("pyiceberg")
 

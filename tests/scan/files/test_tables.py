@@ -1,7 +1,5 @@
 """Table formats: Delta tables by their log, the others refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

@@ -1,12 +1,11 @@
 """Columns of numbers that are decoded from their pages: equal to Arrow's, or refused by name."""
 
-from __future__ import annotations
-
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +20,6 @@ from streameval.errors import CorruptFileError
 from streameval.kernels import pages as kernels
 from streameval.scan import plan, read
 from streameval.scan.parquet import columns as decoded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KINDS = {
     pa.from_numpy_dtype(name): np.dtype(name)

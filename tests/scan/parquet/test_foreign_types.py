@@ -1,12 +1,11 @@
 """Columns of types that Arrow misreads: INT96 times of any year, and types in a footer that it does not know."""
 
-from __future__ import annotations
-
 import base64
 import datetime as dt
 import struct
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import polars as pl
@@ -28,10 +27,6 @@ from streameval.scan import plan
 from streameval.scan.parquet import footers, row_groups
 from streameval.scan.parquet.pages import chunk_ranges, footer_at, footer_of, typed
 from streameval.scan.parquet.statistics import survey
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 SECOND, DAY = 10**9, 86_400 * 10**9  # nanoseconds
 JULIAN = 2_440_588  # the day of 1970-01-01

@@ -1,12 +1,11 @@
 """Statistics: row groups are pruned by those that bound values, and by no others."""
 
-from __future__ import annotations
-
 import datetime as dt
 import struct
 from contextlib import suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +18,6 @@ from streameval import scan
 from streameval.errors import CorruptFileError, MissingInputError
 from streameval.scan import Where, prune
 from streameval.scan.parquet.statistics import StoredColumns, survey
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DAYS = [dt.datetime(year, 3, 4, 5, 6, 7) for year in (1, 1000, 1969, 2026, 9999)]
 WHOLE = [0, 1, -1, 127, -128, 2**31 - 1, -(2**31)]

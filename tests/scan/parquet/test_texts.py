@@ -1,10 +1,10 @@
 """Texts: dictionaries are read as codes, and long texts a few rows at a time."""
 
-from __future__ import annotations
-
 import gc
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +21,6 @@ from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, fitting_rows, 
 from streameval.scan.where import Where
 from streameval.scan.widen import is_text
 from streameval.states.keyed.ids import row_nulls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 FEW = [f"c{i % 7}" for i in range(5000)]
 

@@ -1,13 +1,12 @@
 """The contingency state: equal to the table in memory, whatever the ids, the layout of the files and the budget."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,16 +26,12 @@ from streameval.simulation import simulate
 from streameval.states import codec
 from streameval.states.contingency import cells
 from streameval.states.contingency.by_cluster import ByCluster, add_up, summarize_state
+from streameval.states.contingency.cells import CoreCells
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.summary import Summary, summarize
 from streameval.states.keyed.ids import id_type
 from streameval.states.protocol import Batch
 from streameval.states.rounds import run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streameval.states.contingency.cells import CoreCells
 
 TYPES = {
     "int64": pa.int64(),

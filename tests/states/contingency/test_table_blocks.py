@@ -1,11 +1,9 @@
 """Replicates of contingency tables, and the rows and sizes that they are made of."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,15 +16,11 @@ from streameval.budget import Budget
 from streameval.kernels.blocks import spread_rows, unit_blocks
 from streameval.states.contingency import cells
 from streameval.states.contingency.by_cluster import ByCluster, add_up
-from streameval.states.contingency.class_blocks import ClassBlocks
+from streameval.states.contingency.class_blocks import ClassBlocks, ClassReplicates
+from streameval.states.contingency.counts import ContingencyCounts
 from streameval.states.contingency.summary import Sizes
 from streameval.states.keyed.ids import hash_bytes, identify
 from streameval.states.rounds import run
-
-if TYPE_CHECKING:
-    from streameval.states.contingency.class_blocks import ClassReplicates
-    from streameval.states.contingency.counts import ContingencyCounts
-
 
 Rows = list[tuple[Any, Any]]
 

@@ -1,12 +1,11 @@
 """Grouped states: laws 6 and 7, the keys, and the words of tagged rows."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from decimal import Decimal
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,9 +37,6 @@ from streameval.states.rounds import one_by_one
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.quantile_sketch import QuantileSpec
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _inner(subject: Subject) -> Subject:

@@ -1,10 +1,10 @@
 """Groups in narrow and wide words, swept together: every layout gives what the rows of each group give."""
 
-from __future__ import annotations
-
 import pickle
+from collections.abc import Iterator
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,11 +30,6 @@ from streameval.states.protocol import Batch
 from streameval.states.rounds import one_by_one
 from streameval.states.scores.counts import ScoreSpec
 from streameval.typing import view_numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 ROWS, GROUPS = 3_000, 40
 

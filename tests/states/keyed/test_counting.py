@@ -1,7 +1,5 @@
 """Rows become counts: hot keys, pairs of codes, runs of equal keys and sorted words are counted once each."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any

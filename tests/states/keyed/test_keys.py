@@ -1,7 +1,5 @@
 """Keys: scores and ids become words that keep order and identity, and are packed into few bytes."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 from dataclasses import astuple

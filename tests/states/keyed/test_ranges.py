@@ -1,12 +1,10 @@
 """Ranges: a state in parts, here and as tasks of a cluster, is the state."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask
 import numpy as np
@@ -29,14 +27,12 @@ from streameval.scan.parquet.row_groups import Group
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.by_cluster import summarize_state
 from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.rounds import balanced, buckets, joined, outline_only, ranged, restored
 from streameval.states.scores.counts import ScoreSpec, fold_arrays
 from streameval.states.scores.histogram import HistogramSpec
-
-if TYPE_CHECKING:
-    from streameval.states.keyed.counts import KeyedCounts
 
 KEYED = [subject for subject in SUBJECTS if subject.spec.empty().runs()]
 KINDS = list({tuple(type(getattr(s.spec, name, s.spec)) for name in ("inner", "key")): s for s in SUBJECTS}.values())

@@ -1,7 +1,5 @@
 """The quantile sketch: how far off it is, what never poisons it, and that other people's digests can be read."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import reduce

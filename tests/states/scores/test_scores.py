@@ -1,7 +1,5 @@
 """States of scores: tables, histograms, blocks and scores by group, at the ends of their ranges."""
 
-from __future__ import annotations
-
 import pickle
 from decimal import Decimal
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The ledger and its log: every version as it was committed, in logarithmic space, whatever was cut."""
 
-from __future__ import annotations
-
 import errno
 import math
 import tempfile

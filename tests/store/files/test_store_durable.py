@@ -1,13 +1,12 @@
 """What survives a power cut, a full disk at a checkpoint, and an answer that is lost."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +20,6 @@ from streameval import Accumulator, Store, saving
 from streameval.errors import OptionError, StoreError
 from streameval.store.files import delta, published
 from streameval.store.files.delta import LOG, RowTable, commit_numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FUZZ = Path(__file__).parents[3] / "benchmarks" / "fuzz.py"
 LOOPS = hasattr(os, "geteuid") and os.geteuid() == 0 and any(Path("/dev").glob("loop*")) and shutil.which("mkfs.ext4")

@@ -1,7 +1,5 @@
 """The store under faults: killed or out of space at every write, two updates at once, damaged files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Stores that somebody damaged or forged: refused with one clear error, in bounded time, nothing opened outside."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

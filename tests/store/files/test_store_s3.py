@@ -1,7 +1,5 @@
 """The store on S3-compatible storage, on an endpoint on loopback: the same verbs, the same numbers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

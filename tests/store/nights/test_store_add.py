@@ -1,7 +1,5 @@
 """What joins a store and what leaves it: columns, classes, weights, sketches and metrics."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

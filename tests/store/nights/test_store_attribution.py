@@ -1,10 +1,9 @@
 """Attribution from a store: the tables of the files, from states alone."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +14,6 @@ from refusals import refuses
 
 from streameval import Store, attribute, evaluate
 from streameval.errors import OptionError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NIGHTS = 3
 

@@ -1,13 +1,12 @@
 """The store on a cluster of real processes: workers fold, the client commits; the same bytes as on threads."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
 import shutil
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import distributed
 import numpy as np
@@ -27,9 +26,6 @@ from streameval.options import OPTIONS
 from streameval.states import rounds
 from streameval.store.files.compaction import Compaction
 from streameval.store.nights import fold as nights
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SMALL: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": ":0", "memory_limit": "2GiB"}
 

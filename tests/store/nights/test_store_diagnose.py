@@ -1,7 +1,5 @@
 """Nights that are broken or incomplete: the good ones count, and what is wrong with the others is said."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from statistics import median

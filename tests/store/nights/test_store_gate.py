@@ -1,7 +1,5 @@
 """The gate: every night is judged, a failure stays one, and what is usual is told from what is not."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

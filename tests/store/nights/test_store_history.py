@@ -1,7 +1,5 @@
 """The history of a store and its rules: kept where nothing changed, computed where something did, judged honestly."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

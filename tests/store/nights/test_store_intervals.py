@@ -1,7 +1,5 @@
 """Sampling intervals from the states of a store: those of its files, for nights, selections, rules and differences."""
 
-from __future__ import annotations
-
 import csv
 import io
 import pickle

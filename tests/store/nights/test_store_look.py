@@ -1,12 +1,11 @@
 """Looking at a store: what it holds, filters, tables and estimates."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +18,7 @@ from refusals import refuses
 
 from streameval import Store, evaluate
 from streameval.errors import OptionError, StoreError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streameval.evaluation.result import Evaluation
+from streameval.evaluation.result import Evaluation
 
 
 def test_a_store_says_what_it_holds_and_what_fails(tmp_path):

@@ -1,10 +1,9 @@
 """Slices that a store keeps: equal to those of the files, added later, in histories, rules, info and diagnose."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +13,6 @@ from refusals import refuses
 
 from streameval import Store, attribute, evaluate
 from streameval.errors import MissingColumnError, MissingInputError, OptionError, SchemaError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COLUMNS: dict[str, Any] = {"score": ["f4", "f8"], "cluster": "cluster", "classes": "classes", "nan": "drop"}
 BY = ["country", "country,length=0,5"]
