@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from streameval.states import cluster_counts, cluster_sizes
 from streameval.states.keyed import builder as keyed_builder
 from streameval.states.keyed import counts as runs
 from streameval.states.keyed import hot
@@ -16,6 +17,9 @@ def sizes(*, tiny: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if tiny:
             patch.setattr(hot, "LEARN", 6)
+            patch.setattr(hot, "FULL", 700)
+            patch.setattr(cluster_sizes, "LARGEST", 5)
+            patch.setattr(cluster_counts, "_SMALL", 3)
             patch.setattr(keyed_builder, "BLOCK", 4)
             patch.setattr(runs, "CHUNK", 8)
             patch.setattr(runs, "_DENSE", 4)

@@ -1,7 +1,5 @@
 """Every fused kernel gives the same bits as the general path, which groups rows by key."""
 
-from collections import Counter
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,7 +7,6 @@ import pytest
 from streameval import evaluate
 from streameval.kernels.fused import FUSED
 from streameval.kernels.ranking import UNIT, precision_counts
-from streameval.kernels.segments import tally_sorted
 
 RNG, ROWS = np.random.default_rng(3), 20_000
 SCORES = RNG.normal(0.4, 0.2, ROWS)
@@ -72,17 +69,3 @@ def test_precisions_are_those_of_each_group(groups: int, trapezoid: bool, before
         expected += p * rate
     upper, lower = map(int, precision_counts(neg, pos, *before, trapezoid, np.empty((4, 7), np.int64)))
     assert (upper << 32) + lower == expected
-
-
-@pytest.mark.parametrize("rows", [0, 1, 2, 3, 1000])
-@pytest.mark.parametrize("top", [0, 1 << 63])
-def test_sorted_words_are_counted_by_key_and_label(rows: int, top: int) -> None:
-    """Sorted words give the keys and counts that a dictionary gives."""
-    rng = np.random.default_rng(rows)
-    words = np.sort(rng.integers(0, rows + 1, rows).astype(np.uint64))
-    keys, counts = np.empty(rows, np.uint64), np.empty((2, rows), np.int64)
-    found = tally_sorted(words, np.uint64(top), keys, *counts)
-    expected = Counter(divmod(word, 2) for word in words.tolist())
-    assert keys[:found].tolist() == sorted({top | key for key, _ in expected})
-    for label in range(2):
-        assert counts[label, :found].tolist() == [expected[int(key) & ~top, label] for key in keys[:found]]

@@ -14,8 +14,7 @@ from streameval.budget import Budget
 from streameval.kernels.jit import jit
 from streameval.kernels.keyed import sizes as kernels
 from streameval.kernels.keyed.sorting import DIGIT, sort_bucket
-from streameval.kernels.keys import ID_BUCKETS, MIX, unmix
-from streameval.states import cluster_counts, cluster_sizes
+from streameval.kernels.keys import MIX, unmix
 from streameval.states.cluster_counts import ClusterCounts, ClusterSpec
 from streameval.states.cluster_sizes import SizeTable
 from streameval.states.contingency.counts import ContingencySpec
@@ -25,41 +24,8 @@ from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import compact, group_items
 from streameval.states.keyed.hot import run_starts
 from streameval.states.keyed.ids import id_codes, id_type, mixed
-from streameval.states.keyed.layout import NO_WEIGHTS, Layout
+from streameval.states.keyed.layout import NO_WEIGHTS
 from streameval.states.protocol import Batch
-
-ROWS = st.lists(
-    st.tuples(st.sampled_from([0, 1, 2, 2**63, 2**64 - 1]), st.integers(0, 2), st.integers(0, 1)), max_size=60
-)
-
-
-@given(ROWS, st.integers(1, 70), st.integers(1, 9), st.integers(1, 40), st.integers(1, 2), st.integers(2, 60))
-def test_rows_are_counted_once(
-    rows: list[tuple[int, int, int]], capacity: int, learn: int, cut: int, words: int, full: int
-) -> None:
-    """With any capacity and from any row on, keys of one word or two have the counts that a Counter finds.
-
-    So they have however often counts are taken out of the table of hot keys.
-    """
-    layout = Layout(ID_BUCKETS, 64, words)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hot, "LEARN", learn)
-        patch.setattr(hot, "FULL", full)
-        builder = SegmentBuilder(layout, Budget(), capacity)
-        for label in (0, 1):
-            mine = [row for row in rows if row[2] == label]
-            for part in (mine[:cut], mine[cut:]):
-                ids = np.array([row[0] for row in part], np.uint64)
-                more = np.array([row[1] for row in part], np.uint64).reshape(-1, 1)[:, : words - 1]
-                builder.add_ids((ids, *more.T), label=np.full(ids.size, label, np.uint8))
-        keyed = KeyedCounts.built(builder)
-    found: Counter[tuple[int, ...]] = Counter()
-    for group in keyed.grouped((0, ID_BUCKETS)):
-        for key, rest, *each in zip(group.keys.tolist(), group.rest.tolist(), group.neg, group.pos, strict=True):
-            found.update({(key, *rest, label): int(times) for label, times in enumerate(each) if times})
-    mixed = [row[0] * MIX % 2**64 for row in rows]
-    assert found == Counter((key, *row[1:words], row[2]) for key, row in zip(mixed, rows, strict=True))
-    assert keyed.rows.sum() == len(rows)
 
 
 @given(
@@ -155,11 +121,6 @@ def test_counts_of_sorted_rows_are_those_of_shuffled_rows(kind, counted, found):
     assert all(starts is None for starts in found)
 
 
-SIZED_ROWS = st.lists(
-    st.tuples(st.sampled_from([0, 1, 2, 2**62, -1, -(2**63)]), st.integers(0, 1)), min_size=1, max_size=60
-)
-
-
 def clusters_of(ids: pa.Array, label: np.ndarray, capacity: int) -> ClusterCounts:
     """The state of some rows."""
     builder = ClusterSpec("cluster", id_type(ids.type)).builder(Budget(), capacity)
@@ -203,22 +164,6 @@ def impure(ids: list[object], label: list[int]) -> list[tuple[object, int, int]]
         for i, s in sizes.items()
         if s > max(1, positives[i])
     )
-
-
-@given(SIZED_ROWS, st.booleans(), st.integers(1, 70), st.integers(1, 80), st.integers(2, 9))
-def test_clusters_by_size(rows: list[tuple[int, int]], text: bool, capacity: int, largest: int, small: int) -> None:
-    """Ids of one word and of two, in any number of segments, some of them counted, in buckets of any size."""
-    ids, label = [str(row[0]) if text else row[0] for row in rows], [row[1] for row in rows]
-    entries = pa.array(ids).dictionary_encode()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster_sizes, "LARGEST", largest)
-        patch.setattr(cluster_counts, "_SMALL", small)
-        state = clusters_of(pa.array(ids), np.array(label, np.uint8), capacity)
-        both = state.merge(clusters_of(entries, np.array(label, np.uint8), 1 << 10))
-        assert table_of(state) == expected(ids, label)
-        assert table_of(both) == expected(2 * ids, 2 * label)
-        assert impure_of(state) == impure(ids, label)
-        assert impure_of(both) == impure(2 * ids, 2 * label)
 
 
 def test_ids_that_collide_are_sorted() -> None:

@@ -3,14 +3,12 @@
 import hashlib
 import pickle
 from dataclasses import astuple
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from strategies import FLOATS, INTEGER_TYPES, score_values
 
 from streameval.budget import Budget
 from streameval.errors import FormatError
@@ -20,34 +18,9 @@ from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.keyed.ids import hash_bytes, identify
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec, fold_arrays
-from streameval.states.scores.types import decode, rank_keys, score_type
+from streameval.states.scores.types import rank_keys
 from streameval.store.files.location import Location
 from streameval.store.files.published import StateFiles
-
-NUMBERS = [*FLOATS, *INTEGER_TYPES]
-
-
-def _state(values: list[Any], kind: pa.DataType) -> Any:
-    array = pa.array([np.float16(v) for v in values] if kind == pa.float16() else values, kind)
-    return fold_arrays(np.zeros(len(values), np.uint8), array.to_numpy(zero_copy_only=False))
-
-
-@pytest.mark.parametrize("kind", NUMBERS, ids=str)
-def test_keys_rank_scores_from_the_best_to_the_worst(kind: pa.DataType) -> None:
-    """A smaller key is a higher score, equal scores have equal keys, −0.0 is 0.0, and keys decode to their scores."""
-
-    @settings(max_examples=30)
-    @given(st.lists(score_values(kind).filter(lambda v: v is not None and v == v), min_size=1, max_size=20))
-    def check(values: list[Any]) -> None:
-        state = _state(values, kind)
-        found = np.concatenate([group.keys for group in state.groups()])
-        scores = np.concatenate([part.scores for part in state.parts()])
-        expected = sorted({v + 0 for v in values}, reverse=True)
-        assert np.all(found[1:] > found[:-1])
-        assert scores.tolist() == [float(np.float64(v)) for v in expected]
-        assert decode(found, score_type(kind)).tolist() == scores.tolist()
-
-    check()
 
 
 @given(st.lists(st.integers(-(10**18) + 1, 10**18 - 1), min_size=2, max_size=20))
@@ -84,17 +57,6 @@ def test_nan_scores_take_the_last_two_codes() -> None:
     words4 = np.empty(3, np.uint16)
     assert keys.encode_f4(narrow, np.array([0, 1, 1], np.uint8), words4, codes) == 3
     assert codes.tolist() == [2**17, 2**17 + 1, 2**17 + 1]
-
-
-@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=30, unique=True))
-def test_mixing_ids_is_bijective(values: list[int]) -> None:
-    """Different ids stay different, and come back."""
-    ids = np.array(values, np.uint64)
-    words, codes = np.empty(ids.size, np.uint64), np.empty(ids.size, np.uint32)
-    keys.encode_id(ids, np.zeros(ids.size, np.uint8), np.uint64(64 - 11), words, codes)
-    assert len(set(words.tolist())) == len(values)
-    np.testing.assert_array_equal(keys.unmix(words), ids)
-    np.testing.assert_array_equal(codes >> 1, words >> np.uint64(53))
 
 
 def test_hashes_are_murmur() -> None:
@@ -169,14 +131,6 @@ def test_a_table_is_read_in_any_parts(rows, kind):
     state = spec.from_arrow(spec.empty().header(), halves, Budget())
     found = pa.Table.from_batches(state.to_arrow(), spec.schema)
     assert found.equals(pa.Table.from_batches([table]))
-
-
-@pytest.mark.parametrize("wide", [False, True])
-def test_tables_follow_from_the_rows_alone(wide):
-    """However the rows were split and merged, the tables are the same, so that equal states have equal names."""
-    scores = np.random.default_rng(1).beta(2, 4, 20_000).round(3)
-    scores = scores if wide else scores.astype(np.float32)
-    assert stored(folded(scores)).equals(stored(folded(scores, parts=7)))
 
 
 def test_exact_states_are_small(tmp_path):

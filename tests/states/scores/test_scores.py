@@ -18,7 +18,6 @@ from streameval import ContingencyTable, LiftCurve, auc, evaluate
 from streameval.budget import Budget
 from streameval.errors import DataError, LabelError, OptionError
 from streameval.kernels.grid import codes
-from streameval.kernels.keyed.ranked import rank_sorted
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.states.blocks import blocks_of
 from streameval.states.protocol import Batch
@@ -243,27 +242,6 @@ def test_weights_are_ranked_as_in_groups(distinct):
     label = (rng.random(rows) < 0.3).astype(np.uint8)
     one, two = (fold_arrays(label[i::2], scores[i::2].astype("f4"), weights[i::2]) for i in range(2))
     assert repr(sums(one.merge(two), ranked=True)) == repr(sums(two.merge(one), ranked=False))
-
-
-@pytest.mark.parametrize("rows", [0, 1, 2, 512, 513, 514, 3000])
-@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
-@pytest.mark.parametrize("keys", [1, 40, 10**6])
-def test_sums_of_sorted_words(rows, dtype, keys):
-    """As group by group, also at the ends of batches, and for rows below others."""
-    rng = np.random.default_rng(rows)
-    words = np.sort(rng.integers(0, keys, rows).astype(dtype) << dtype(1) | (rng.random(rows) < 0.3).astype(dtype))
-    above, found, negatives = np.array([9, 4]), np.zeros(4, np.uint64), 5 + rows
-    rank_sorted(words, above, 2 * negatives, found)
-    won, share, false, true = 0, 0, 5, 4
-    for key in np.unique(words >> dtype(1)).tolist():
-        labels = words[words >> dtype(1) == key] & dtype(1)
-        pos = int(labels.sum())
-        neg = labels.size - pos
-        won += pos * (2 * (negatives - false) - neg)
-        false, true = false + neg, true + pos
-        share += pos * int(true / (true + false) * 2.0**62)
-    assert above.tolist() == [false + true, true]
-    assert [(int(high) << 32) + int(low) for high, low in found.reshape(2, 2)] == [won, share]
 
 
 @pytest.mark.parametrize("kind", ["int64", "int32", "uint32", "uint64"])
