@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import starmap
@@ -15,13 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
+from streameval.states import cluster_counts, cluster_sizes
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.keys import Blocks, By, Labelled
 from streameval.states.grouped.spec import GroupedSpec
+from streameval.states.keyed import builder as keyed_builder
+from streameval.states.keyed import counts as runs
+from streameval.states.keyed import hot
 from streameval.states.keyed.ids import id_type
 from streameval.states.labels import ClassReader, ClassSpec, LabelReader, LabelSpec
 from streameval.states.protocol import Batch
@@ -35,7 +41,7 @@ from streameval.states.scores.quantile_sketch import QuantileSpec
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FLOATS = {pa.float16(): 16, pa.float32(): 32, pa.float64(): 64}
 INTEGERS = tuple(starmap(getattr, ((pa, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))))
@@ -406,7 +412,24 @@ def _values(column: pa.ChunkedArray) -> Any:
 
 def by_name(subjects: list[Subject] | None = None) -> Callable[[Any], Any]:
     """Parametrise a test over subjects."""
-    import pytest
-
     chosen = SUBJECTS if subjects is None else subjects
     return pytest.mark.parametrize("subject", [pytest.param(subject, id=subject.name) for subject in chosen])
+
+
+@contextmanager
+def sizes(*, tiny: bool) -> Iterator[None]:
+    """The engine's constants unchanged, or small enough that a few rows take every path."""
+    with pytest.MonkeyPatch.context() as patch:
+        if tiny:
+            patch.setattr(hot, "LEARN", 6)
+            patch.setattr(hot, "FULL", 700)
+            patch.setattr(cluster_sizes, "LARGEST", 5)
+            patch.setattr(cluster_counts, "_SMALL", 3)
+            patch.setattr(keyed_builder, "BLOCK", 4)
+            patch.setattr(runs, "CHUNK", 8)
+            patch.setattr(runs, "_DENSE", 4)
+            patch.setattr(runs, "SLAB", 16)
+            patch.setattr(runs, "REFINE", 16)
+            patch.setattr(runs, "WEIGHED", 16)
+            patch.setattr(runs.KeyedCounts.intervals, "__defaults__", (5,))
+        yield

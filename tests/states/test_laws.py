@@ -30,8 +30,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
-from small_sizes import sizes
-from strategies import SUBJECTS, Subject, by_name, difference
+from strategies import SUBJECTS, Subject, by_name, difference, sizes
 
 from streameval.budget import Budget
 from streameval.errors import FormatError, IncompatibleStatesError

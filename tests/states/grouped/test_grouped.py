@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
-from small_sizes import sizes
-from strategies import GROUPED, Subject, by_name, difference
+from strategies import GROUPED, Subject, by_name, difference, sizes
 
 from streameval.budget import Budget
 from streameval.errors import OptionError, SchemaError
