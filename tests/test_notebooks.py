@@ -19,6 +19,7 @@ import nbformat
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
@@ -172,8 +173,7 @@ def test_what_a_scheduler_runs_ends_with_the_gate(tmp_path: Path) -> None:
             broken = pq.read_table(source / "night=2026-01-03", partitioning=None)
             place = broken.schema.get_field_index("score_lr")
             turned = broken.set_column(place, "score_lr", pc.subtract(1.0, broken["score_lr"]).cast("float32"))
-            (tmp_path / "data" / "night=2026-01-03").mkdir(exist_ok=True)
-            pq.write_table(turned, tmp_path / "data" / "night=2026-01-03" / "part-0.parquet")
+            put(tmp_path / "data" / "night=2026-01-03" / "part-0.parquet", turned)
         done = subprocess.run(["/bin/sh", "-c", command], cwd=tmp_path, env=env, capture_output=True, check=False)
         assert done.returncode == status, done.stderr
     poster = script.with_name("curl")

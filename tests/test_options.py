@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from refusals import refuses
 
 from streameval import Store, attribute, churn, drift, evaluate, plan_labels, quantile_sketch, simulate
@@ -161,8 +162,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "sent": pa.array(rng.integers(0, 10**6, rows), pa.timestamp("s", "UTC")),
             "n": np.arange(rows) + rows * NIGHTS.index(night),
         }
-        (folder / night).mkdir()
-        pq.write_table(pa.table(table), folder / night / "part-0.parquet")
+        put(folder / night / "part-0.parquet", table)
     late = {"id": range(30), "label": [0, 1] * 15, "other": [0, 1] * 15, "at": [date(2026, 1, 1)] * 30}
     pq.write_table(pa.table(late), OTHER["labels"])
     return folder

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from files import put
 from nightly import DATA
 from processes import run
 
@@ -32,9 +33,8 @@ def data(tmp_path: Path) -> Path:
     rng = np.random.default_rng(1)
     for night in (1, 2):
         folder = tmp_path / "data" / f"night=2026-01-0{night}"
-        folder.mkdir(parents=True)
         columns = {"label": rng.integers(0, 2, 50), "s": rng.random(50), "id": rng.integers(0, 9, 50)}
-        pq.write_table(pa.table(columns), folder / "part-0.parquet")
+        put(folder / "part-0.parquet", columns)
     return tmp_path / "data"
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from files import put
 from refusals import refuses
 
 from streameval import Store, evaluate
@@ -35,11 +36,10 @@ def write(folder: Path, name: str = EVIL) -> None:
     """Nights whose columns, slices, ids and labels have a name."""
     rng = np.random.default_rng(0)
     for night in NIGHTS:
-        (folder / night).mkdir(parents=True)
         named = {column: [f"{name}{i % 4}" for i in range(40)] for column in ("group", "id", "class")}
         columns = {"label": rng.integers(0, 2, 40), "s": rng.random(40), name: rng.random(40), **named}
         texts = pa.array([name if label else "b" for label in columns["label"]])
-        pq.write_table(pa.table({**columns, "text": texts}), folder / night / "part-0.parquet")
+        put(folder / night / "part-0.parquet", {**columns, "text": texts})
 
 
 def run(*words: object, terminal: bool = False) -> Any:
@@ -178,9 +178,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder, rng = tmp_path_factory.mktemp("streams"), np.random.default_rng(1)
     for night in (1, 2):
         out = folder / "data" / f"night=2026-01-0{night}"
-        out.mkdir(parents=True)
         columns = {"label": rng.integers(0, 2, 50), "s": rng.random(50), "id": rng.integers(0, 9, 50)}
-        pq.write_table(pa.table(columns), out / "part-0.parquet")
+        put(out / "part-0.parquet", columns)
     Store(folder / "store").update(folder / "data", score="s", cluster="id")
     return {"data": folder / "data", "store": folder / "store"}
 

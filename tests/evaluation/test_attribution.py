@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from files import put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
@@ -194,8 +195,7 @@ def written(folder: Path, table: pa.Table, files: int, groups: int) -> Path:
     """The table as Parquet files of several row groups, in partitions."""
     for i in range(files):
         part = table.slice(i * table.num_rows // files, (i + 1) * table.num_rows // files - i * table.num_rows // files)
-        (folder / f"night={i % 3}").mkdir(parents=True, exist_ok=True)
-        pq.write_table(part, folder / f"night={i % 3}" / f"{i}.parquet", row_group_size=max(1, len(part) // groups))
+        put(folder / f"night={i % 3}" / f"{i}.parquet", part, row_group_size=max(1, len(part) // groups))
     return folder
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from processes import run
 from refusals import refuses
 
@@ -52,8 +53,7 @@ def refused(error: type[StreamevalError], data: Any, *words: str, **options: Any
 
 def write(path: Path, columns: dict[str, Any] | None = None, **options: Any) -> Path:
     """Write a Parquet file."""
-    pq.write_table(pa.table(GOOD if columns is None else columns), path, **options)
-    return path
+    return put(path, GOOD if columns is None else columns, **options)
 
 
 # -- files that do not fit, or cannot be read -------------------------------------------------------------------------

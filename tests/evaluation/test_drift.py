@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from refusals import refuses
 from scipy.stats import ks_2samp, wasserstein_distance
 
@@ -42,8 +43,7 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
         unit = rng.integers(0, 400, 800)
         scores.append((rng.random(800) + 0.3 * (day == 5)).astype(np.float32))
         table = pa.table({"label": unit % 2, "s": scores[-1], "unit": unit, "c": unit % 3})
-        (tmp_path / "data" / f"night=2026-01-0{day}").mkdir(parents=True)
-        pq.write_table(table, tmp_path / "data" / f"night=2026-01-0{day}" / "a.parquet")
+        put(tmp_path / "data" / f"night=2026-01-0{day}" / "a.parquet", table)
     store = Store(tmp_path / "store", threads=1)
     store.update(tmp_path / "data", score="s", unit="unit", by="c")
     found = drift(tmp_path / "store", score="s", since="2026-01-05", against="2026-01-01..2026-01-04")
@@ -68,8 +68,7 @@ def test_a_store_compares_its_nights_and_judges_drift(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match=r"a\.parquet: column 's' has type float; ids are"):
         drift(tmp_path / "data", score="s", against="2026-01-01", unit="s")
     for name, content in (("night=2025-01-01", {"other": [1]}), ("night=2026-01-06", {"s": pa.array([], "float")})):
-        (tmp_path / "data" / name).mkdir()
-        pq.write_table(pa.table(content), tmp_path / "data" / name / "a.parquet")
+        put(tmp_path / "data" / name / "a.parquet", content)
     assert drift(tmp_path / "data", score="s", since="2026-01-05", against="2026-01-01..2026-01-04").ks == found.ks
     with pytest.raises(MissingInputError, match="drift: night=2026-01-06 has no rows"):
         drift(tmp_path / "data", score="s", since="2026-01-06", against="2026-01-05")
@@ -112,8 +111,7 @@ def test_a_store_compares_labelled_rows_and_says_so(tmp_path: Path) -> None:
     label, score = np.arange(90) % 2, np.arange(90, dtype=np.float32)
     for day in (1, 2, 3):
         rows = pa.table({"label": pa.array(label, mask=np.arange(90) >= 45 * (3 - day)), "s": score})
-        (tmp_path / "data" / f"night=2026-01-0{day}").mkdir(parents=True)
-        pq.write_table(rows, tmp_path / "data" / f"night=2026-01-0{day}" / "a.parquet")
+        put(tmp_path / "data" / f"night=2026-01-0{day}" / "a.parquet", rows)
     store = Store(tmp_path / "store", threads=1)
     store.update(tmp_path / "data", score="s", unlabelled="drop")
     half = store.drift("s", since="2026-01-02", until="2026-01-02", against="2026-01-01")

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import run
@@ -89,11 +90,8 @@ def test_a_store_keeps_the_common_rows_of_its_columns(tmp_path: Path) -> None:
     """The numbers of the files, whichever columns are looked at; another column is refused."""
     rng = np.random.default_rng(8)
     for night in ("night=2026-01-01", "night=2026-01-02"):
-        (tmp_path / "data" / night).mkdir(parents=True)
         part = table([tuple(h) for h in rng.integers(0, 9, (200, 4))])
-        pq.write_table(
-            part.cast(part.schema.set(2, pa.field("b", pa.float32()))), tmp_path / "data" / night / "0.parquet"
-        )
+        put(tmp_path / "data" / night / "0.parquet", part.cast(part.schema.set(2, pa.field("b", pa.float32()))))
     store = Store(tmp_path / "store")
     store.update(tmp_path / "data", **COLUMNS, common_rows=True)
     expected = evaluate(tmp_path / "data", **COLUMNS, common_rows=True)
@@ -225,8 +223,7 @@ def test_a_store_keeps_policies_by_column(tmp_path: Path) -> None:
     """A column may join with its own, and leaves with it; those of states cannot change, others are defaults."""
     data = tmp_path / "data"
     for night in (1, 2):
-        (data / f"night=2026-01-0{night}").mkdir(parents=True)
-        pq.write_table(table_with_holes(night), data / f"night=2026-01-0{night}" / "part-0.parquet")
+        put(data / f"night=2026-01-0{night}" / "part-0.parquet", table_with_holes(night))
     store = Store(tmp_path / "store")
     store.update(data, **OWN_POLICIES, **OWN)
     assert store.evaluate().to_json() == evaluate(data, **OWN_POLICIES, **OWN).to_json()

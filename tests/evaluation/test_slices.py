@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
@@ -266,10 +267,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`many` in four files of some row groups, by night."""
     root, data = tmp_path_factory.mktemp("slices"), many()
     for i in range(4):
-        (root / f"night=2026-01-0{i + 1}").mkdir()
-        pq.write_table(
-            data.slice(i * 1500, 1500), root / f"night=2026-01-0{i + 1}" / "part.parquet", row_group_size=400
-        )
+        put(root / f"night=2026-01-0{i + 1}" / "part.parquet", data.slice(i * 1500, 1500), row_group_size=400)
     return root
 
 

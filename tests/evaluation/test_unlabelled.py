@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from hypothesis import given
 from hypothesis import strategies as st
 from nightly import NIGHTS, land
@@ -208,9 +209,8 @@ def test_a_night_without_any_label(tmp_path: Path, kind: pa.DataType, labels: li
     named = {"pos_label": labels[1]} if isinstance(labels[0], str) else {}
     given = {"score": "score", "metrics": ["roc_auc"], **named}
     for night, column in ((1, pa.array(labels * 2)), (2, pa.nulls(4, kind))):
-        (tmp_path / "data" / f"night={night}").mkdir(parents=True)
         rows = pa.table({"label": column, "score": [0.1, 0.8, 0.35, 0.35]})
-        pq.write_table(rows, tmp_path / "data" / f"night={night}" / "a.parquet")
+        put(tmp_path / "data" / f"night={night}" / "a.parquet", rows)
     refusing, dropping = Store(tmp_path / "refusing"), Store(tmp_path / "dropping")
     for store, policy in ((refusing, {}), (dropping, {"unlabelled": "drop"})):
         store.update(tmp_path / "data" / "night=1", **given, **policy) if not together else None

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from files import put
 from hypothesis import given
 from hypothesis import strategies as st
 from processes import run
@@ -53,8 +53,7 @@ def test_every_value_is_among_the_scalars() -> None:
 def test_files_for_other_tools(tmp_path: Path) -> None:
     """Of an evaluation with rules, a history and a check; the outcome of a rule is an assertion about its column."""
     night = tmp_path / "data" / "night=2026-01-01"
-    night.mkdir(parents=True)
-    pq.write_table(DATA, night / "a.parquet")
+    put(night / "a.parquet", DATA)
     store, rule = Store(tmp_path / "store"), "roc_auc[score] >= 0.99"
     store.update(tmp_path / "data", score="score")
     for verb in (["check", store.name, "--rule", rule], ["evaluate", night, "--score", "score", "--rule", rule]):

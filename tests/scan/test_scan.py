@@ -17,6 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from processes import opened
 from pyarrow import fs
 from refusals import refuses
@@ -52,13 +53,6 @@ def sample(rows: int, seed: int = 0) -> pa.Table:
     )
 
 
-def write(path: Path, table: pa.Table, **options: Any) -> Path:
-    """Write a Parquet file and the directories above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path, **options)
-    return path
-
-
 def rows_of(data: Any, columns: list[str] | None = None, batch_rows: int = 1 << 20, **options: Any) -> pa.Table:
     """Everything a scan yields, as one table, after checking what holds for every scan."""
     scan = plan(data, columns or COLUMNS, **options)
@@ -75,11 +69,11 @@ def tree(tmp_path: Path) -> Path:
     """A Hive tree of three nights, the last of two files, with leftovers of other writers."""
     root = tmp_path / "scores"
     for night, part in (("01", 0), ("02", 0), ("03", 0), ("03", 1)):
-        write(root / f"night=2026-01-{night}" / f"part-{part}.parquet", sample(50, int(night) + 10 * part))
+        put(root / f"night=2026-01-{night}" / f"part-{part}.parquet", sample(50, int(night) + 10 * part))
     (root / "_SUCCESS").touch()
     (root / "notes.txt").write_text("not data")
-    write(root / "_delta" / "checkpoint.parquet", pa.table({"x": [1]}))
-    write(root / "night=2026-01-01" / ".part-0.parquet", pa.table({"x": [1]}))
+    put(root / "_delta" / "checkpoint.parquet", pa.table({"x": [1]}))
+    put(root / "night=2026-01-01" / ".part-0.parquet", pa.table({"x": [1]}))
     return root
 
 
@@ -156,7 +150,7 @@ def test_home_is_expanded(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tree.parent))
     assert rows_of("~/scores").num_rows == 200
     monkeypatch.chdir(tree.parent)
-    write(tree.parent / "~backup.parquet", sample(5))
+    put(tree.parent / "~backup.parquet", sample(5))
     assert rows_of("~backup.parquet").num_rows == 5
 
 
@@ -164,29 +158,29 @@ def test_single_file_of_any_name(tmp_path: Path) -> None:
     """A file that is named outright is read whatever its name is."""
     table = sample(5)
     for name in ("scores", "_hidden.dat", "odd[1]*.bin"):
-        assert rows_of(write(tmp_path / name, table)).equals(table.select(COLUMNS))
+        assert rows_of(put(tmp_path / name, table)).equals(table.select(COLUMNS))
 
 
 def test_uri_with_characters_to_escape(tmp_path: Path) -> None:
     """A URI may be written with spaces and umlauts, escaped or not, and with a pattern."""
-    write(tmp_path / "my nights ü" / "part 1.parquet", sample(5))
+    put(tmp_path / "my nights ü" / "part 1.parquet", sample(5))
     assert rows_of(f"file://{tmp_path}/my nights ü/part 1.parquet").num_rows == 5
     assert rows_of((tmp_path / "my nights ü").as_uri() + "/*.parquet").num_rows == 5
 
 
 def test_partitions_of_plain_directories(tmp_path: Path) -> None:
     """Without Hive directories, a file is its own partition."""
-    write(tmp_path / "in" / "b.parquet", sample(3))
-    write(tmp_path / "in" / "sub" / "a.parquet", sample(3))
+    put(tmp_path / "in" / "b.parquet", sample(3))
+    put(tmp_path / "in" / "sub" / "a.parquet", sample(3))
     assert [piece.partition for piece in plan(tmp_path / "in", COLUMNS).pieces] == ["b.parquet", "sub/a.parquet"]
     assert [piece.partition for piece in plan(tmp_path / "in" / "b.parquet", COLUMNS).pieces] == ["b.parquet"]
 
 
 def test_partitions_of_clashing_inputs(tmp_path: Path) -> None:
     """Two inputs that would share a partition's name are told apart by their directories."""
-    names = [str(write(tmp_path / team / "part-0.parquet", sample(3))) for team in ("mail", "chat")]
+    names = [str(put(tmp_path / team / "part-0.parquet", sample(3))) for team in ("mail", "chat")]
     assert [piece.partition for piece in plan(names, COLUMNS).pieces] == ["mail/part-0.parquet", "chat/part-0.parquet"]
-    trees = [write(tmp_path / team / "night=1" / "p.parquet", sample(3)).parents[1] for team in ("x", "y/z")]
+    trees = [put(tmp_path / team / "night=1" / "p.parquet", sample(3)).parents[1] for team in ("x", "y/z")]
     found = [(piece.partition, piece.origin) for piece in plan(trees, COLUMNS).pieces]
     assert found == [("x/night=1", "x/night=1"), ("y/z/night=1", "y/z/night=1")]
 
@@ -194,8 +188,8 @@ def test_partitions_of_clashing_inputs(tmp_path: Path) -> None:
 def test_hive_keys_are_columns(tmp_path: Path) -> None:
     """A Hive key that is asked for is a string column, decoded, with Hive's null as null; a file's own column wins."""
     for night in ("a%20b", "__HIVE_DEFAULT_PARTITION__"):
-        write(tmp_path / f"night={night}" / "p.parquet", sample(2))
-    write(tmp_path / "night=z" / "p.parquet", sample(2).append_column("night", pa.array(["own"] * 2)))
+        put(tmp_path / f"night={night}" / "p.parquet", sample(2))
+    put(tmp_path / "night=z" / "p.parquet", sample(2).append_column("night", pa.array(["own"] * 2)))
     table = rows_of(tmp_path, ["night", "label"])
     assert table.schema.field("night").type == pa.string()
     assert table["night"].to_pylist() == [None, None, "a b", "a b", "own", "own"]
@@ -205,18 +199,18 @@ def test_hive_keys_are_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize("names", ["night=1/x/night=2", "night=1/ni%67ht=__HIVE_DEFAULT_PARTITION__"])
 def test_a_key_with_two_values_is_refused(tmp_path: Path, names: str) -> None:
     """The path does not say which one counts; the same value twice is one."""
-    write(tmp_path / names / "p.parquet", sample(2))
+    put(tmp_path / names / "p.parquet", sample(2))
     for columns in (["night", "label"], ["label"]):
         with pytest.raises(SchemaError, match=r"ht=[^/]*/p\.parquet: .* 'night' two values, 1 and .*; rename one of"):
             rows_of(tmp_path, columns)
-    write(tmp_path / "two" / "night=1" / "night=1" / "p.parquet", sample(2))
+    put(tmp_path / "two" / "night=1" / "night=1" / "p.parquet", sample(2))
     assert rows_of(tmp_path / "two", ["night"])["night"].to_pylist() == ["1", "1"]
 
 
 def test_dataset_partition_keys_keep_their_type(tmp_path: Path) -> None:
     """A dataset's partition keys are columns of the dataset's type, also when the path does not spell the key."""
     for night in (1, 2):
-        write(tmp_path / str(night) / "p.parquet", sample(2))
+        put(tmp_path / str(night) / "p.parquet", sample(2))
     dataset = pads.dataset(tmp_path, partitioning=pads.partitioning(pa.schema({"night": pa.int16()})))
     table = rows_of(dataset, ["label", "night"])
     assert table.schema.field("night").type == pa.int16()
@@ -231,7 +225,7 @@ def test_dataset_partition_keys_keep_their_type(tmp_path: Path) -> None:
 def test_dataset_of_chosen_row_groups(tmp_path: Path) -> None:
     """A fragment of some row groups is read without the others, and only its rows are numbered."""
     table = sample(100)
-    path = write(tmp_path / "a.parquet", table, row_group_size=10)
+    path = put(tmp_path / "a.parquet", table, row_group_size=10)
     fragment = next(iter(pads.dataset(path).get_fragments())).subset(row_group_ids=[1, 2, 7])
     dataset = pads.FileSystemDataset([fragment], table.schema, fragment.format, fragment.filesystem)
     assert [(piece.row, piece.rows) for piece in plan(dataset, COLUMNS).pieces] == [(0, 20), (20, 10)]
@@ -371,7 +365,7 @@ def test_scan_imports_no_frame_or_engine(tree: Path) -> None:
 def test_row_groups_are_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small neighbouring row groups make one piece, large ones stay alone; rows and bytes add up."""
     monkeypatch.setattr(footers, "GATHER_ROWS", 25)
-    path = write(tmp_path / "a.parquet", sample(95), row_group_size=10)
+    path = put(tmp_path / "a.parquet", sample(95), row_group_size=10)
     scan = plan(path, COLUMNS)
     assert [(piece.row, piece.rows) for piece in scan.pieces] == [(0, 20), (20, 20), (40, 20), (60, 20), (80, 15)]
     footer = pq.read_metadata(path)
@@ -382,7 +376,7 @@ def test_row_groups_are_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_pieces_travel(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of files survive pickling, small, without the footer they share at home."""
     monkeypatch.setattr(footers, "GATHER_ROWS", 10)
-    path = write(tree / "wide.parquet", sample(1000), row_group_size=10)
+    path = put(tree / "wide.parquet", sample(1000), row_group_size=10)
     scan = plan(path, COLUMNS)
     assert scan.pieces[0].source.footer is scan.pieces[1].source.footer is not None
     data = pickle.dumps(scan.pieces[50])
@@ -399,7 +393,7 @@ def test_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbours of one file join into one piece; gaps, other files and tables do not."""
     monkeypatch.setattr(footers, "GATHER_ROWS", 10)
     tables = [sample(40, seed) for seed in (0, 1)]
-    paths = [write(tmp_path / f"{i}.parquet", table, row_group_size=10) for i, table in enumerate(tables)]
+    paths = [put(tmp_path / f"{i}.parquet", table, row_group_size=10) for i, table in enumerate(tables)]
     scan = plan([*paths, sample(5)], COLUMNS)
     joined = join(scan.pieces)
     assert [(piece.row, piece.rows) for piece in joined] == [(0, 40), (40, 40), (80, 5)]
@@ -414,7 +408,7 @@ def test_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_batches_have_the_size_asked_for(tmp_path: Path, batch_rows: int) -> None:
     """No batch is larger than asked, small chunks are put together, and the rows do not depend on it."""
     table = sample(200).append_column("c", pa.array([f"c{i % 3}" for i in range(200)]).dictionary_encode())
-    path = write(tmp_path / "a.parquet", table, row_group_size=9)
+    path = put(tmp_path / "a.parquet", table, row_group_size=9)
     chunked = pa.Table.from_batches(table.to_batches(max_chunksize=3))
     for data in (path, chunked, chunked.to_reader(), table.to_reader()):
         scan = plan(data, ["c", "score"])
@@ -431,7 +425,7 @@ def test_a_streamed_chunk_is_never_in_memory_as_a_whole(tmp_path: Path, monkeypa
     monkeypatch.setattr(row_groups, "LARGE_CHUNK", 1 << 16)
     monkeypatch.setattr(row_groups, "STREAM_BUFFER", 1 << 12)
     table = pa.table({"score": np.random.default_rng(0).random(1 << 17)})
-    path = write(tmp_path / "a.parquet", table, use_dictionary=False, data_page_size=1 << 12)
+    path = put(tmp_path / "a.parquet", table, use_dictionary=False, data_page_size=1 << 12)
     scan = plan(path, ["score"])
     before = pa.total_allocated_bytes()
     batches = read(scan.pieces[0], scan.schema, 1 << 10)
@@ -461,7 +455,7 @@ def test_files_are_closed(tree: Path) -> None:
 
 def test_names_with_dots(tmp_path: Path) -> None:
     """A dot in a flat column's name is part of the name."""
-    write(tmp_path / "a.parquet", pa.table({"a": [1], "a.b": [2], "a.b.c": [3]}))
+    put(tmp_path / "a.parquet", pa.table({"a": [1], "a.b": [2], "a.b.c": [3]}))
     assert rows_of(tmp_path, ["a.b", "a"]).to_pydict() == {"a.b": [2], "a": [1]}
     assert plan(tmp_path, ["a"]).nbytes < plan(tmp_path, ["a.b", "a"]).nbytes
 
@@ -469,9 +463,9 @@ def test_names_with_dots(tmp_path: Path) -> None:
 def test_empty_files_do_not_count(tmp_path: Path) -> None:
     """Files without rows or without row groups are fine, whatever their types and columns are."""
     table = sample(4)
-    write(tmp_path / "a.parquet", pa.table({"score": pa.array([], pa.string())}))
+    put(tmp_path / "a.parquet", pa.table({"score": pa.array([], pa.string())}))
     pq.ParquetWriter(tmp_path / "b.parquet", table.schema).close()
-    write(tmp_path / "c.parquet", table)
+    put(tmp_path / "c.parquet", table)
     assert rows_of(tmp_path).equals(table.select(COLUMNS))
 
 
@@ -583,9 +577,9 @@ def test_conform_keeps_values(array: pa.Array, kind: pa.DataType) -> None:
 def test_files_of_different_types(tmp_path: Path) -> None:
     """Files of several types are read as the widest, dictionary and plain together, all-null columns too."""
     ids = ["x", None, "y"]
-    write(tmp_path / "a.parquet", pa.table({"s": pa.array([1, 2, 3], pa.int16()), "c": ids}))
-    write(tmp_path / "b.parquet", pa.table({"s": np.float32([0.5, 1, 2]), "c": pa.array(ids).dictionary_encode()}))
-    write(tmp_path / "c.parquet", pa.table({"s": pa.nulls(3), "c": pa.array(ids, pa.large_string())}))
+    put(tmp_path / "a.parquet", pa.table({"s": pa.array([1, 2, 3], pa.int16()), "c": ids}))
+    put(tmp_path / "b.parquet", pa.table({"s": np.float32([0.5, 1, 2]), "c": pa.array(ids).dictionary_encode()}))
+    put(tmp_path / "c.parquet", pa.table({"s": pa.nulls(3), "c": pa.array(ids, pa.large_string())}))
     table = rows_of(tmp_path, ["c", "s"])
     assert table.schema == pa.schema({"c": pa.large_string(), "s": pa.float32()})
     assert table["c"].to_pylist() == ids * 3
@@ -594,9 +588,9 @@ def test_files_of_different_types(tmp_path: Path) -> None:
 
 def test_types_that_clash(tmp_path: Path) -> None:
     """Files whose types nothing holds are refused by both names, both types, and the column."""
-    write(tmp_path / "a.parquet", pa.table({"x": pa.array([1], pa.int8())}))
-    write(tmp_path / "b.parquet", pa.table({"x": [1]}))
-    write(tmp_path / "c.parquet", pa.table({"x": [0.5]}))
+    put(tmp_path / "a.parquet", pa.table({"x": pa.array([1], pa.int8())}))
+    put(tmp_path / "b.parquet", pa.table({"x": [1]}))
+    put(tmp_path / "c.parquet", pa.table({"x": [0.5]}))
     refuses(SchemaError, r"c.parquet: column 'x' is double, but int64 in \S*/b.parquet", plan, tmp_path, ["x"])
 
 
@@ -617,7 +611,7 @@ def test_missing_inputs(tmp_path: Path) -> None:
 
 def test_no_rows(tmp_path: Path) -> None:
     """Data without a single row are refused."""
-    write(tmp_path / "a.parquet", sample(0))
+    put(tmp_path / "a.parquet", sample(0))
     for data in (tmp_path, sample(0), [tmp_path / "a.parquet", sample(0)], sample(0).to_pandas()):
         refuses(MissingInputError, "no rows", plan, data, COLUMNS)
 
@@ -636,7 +630,7 @@ def test_missing_columns(tree: Path) -> None:
         MissingColumnError, r"01/part-0.parquet: no column 'scroe'; did you mean 'score'\?", plan, tree, ["scroe"]
     )
     assert raised.endswith("It has: label, text, score, night")
-    write(tree / "night=2026-01-04" / "p.parquet", pa.table({f"x{i}": [i] for i in range(60)}))
+    put(tree / "night=2026-01-04" / "p.parquet", pa.table({f"x{i}": [i] for i in range(60)}))
     with pytest.raises(
         MissingColumnError, match=r"04/p.parquet: no column 'score'; it has: x0, .*, x39, … \(61 in all\)"
     ):
@@ -652,13 +646,13 @@ def test_names_that_look_alike_are_spelled_out() -> None:
 
 def test_columns_named_twice(tmp_path: Path) -> None:
     """Two columns of one name in a file cannot be told apart."""
-    write(tmp_path / "a.parquet", pa.table([[1], [2]], names=["x", "x"]))
+    put(tmp_path / "a.parquet", pa.table([[1], [2]], names=["x", "x"]))
     refuses(SchemaError, r"a.parquet: 2 columns are named 'x'", plan, tmp_path, ["x"])
 
 
 def test_damage_of_any_byte(tmp_path: Path) -> None:
     """Whatever bytes of pages, magic or footer length are changed, nothing but the library's own errors comes out."""
-    path = write(tmp_path / "a.parquet", sample(500).slice(0, 300), row_group_size=100)
+    path = put(tmp_path / "a.parquet", sample(500).slice(0, 300), row_group_size=100)
     raw = path.read_bytes()
     random = np.random.default_rng(5)
     pages = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
@@ -678,10 +672,10 @@ def test_damage_of_any_byte(tmp_path: Path) -> None:
 
 def test_files_that_change(tmp_path: Path) -> None:
     """A file that is gone, or another one, by the time it is read is named."""
-    path = write(tmp_path / "a.parquet", sample(50))
+    path = put(tmp_path / "a.parquet", sample(50))
     scan = plan(path, COLUMNS)
     planned = path.stat()
-    write(path, sample(40))
+    put(path, sample(40))
     with pytest.raises(CorruptFileError, match=r"a.parquet: it has [\d,]+ bytes where the listing said .*run again"):
         list(read(scan.pieces[0], scan.schema))
     path.write_bytes(path.read_bytes().ljust(planned.st_size, b"."))
@@ -715,14 +709,14 @@ CHANGES = {
 def test_files_that_change_while_they_are_read(tmp_path: Path, how: str, keep_time: bool) -> None:
     """Between two batches of a file, another takes its place: an error by name, or the file is left out."""
     data = sample(3000)
-    path = write(tmp_path / "in" / "a.parquet", data, compression="none", use_dictionary=False)
+    path = put(tmp_path / "in" / "a.parquet", data, compression="none", use_dictionary=False)
     other = pa.table(
         {
             name: column[::-1] if name == "score" else column
             for name, column in zip(data.column_names, data.columns, strict=True)
         }
     )
-    twin = write(tmp_path / "b", other, compression="none", use_dictionary=False).read_bytes()
+    twin = put(tmp_path / "b", other, compression="none", use_dictionary=False).read_bytes()
     scan = plan(path, COLUMNS)
     times = path.stat()
     batches = read(scan.pieces[0], scan.schema, 1000)
@@ -739,8 +733,8 @@ def test_a_file_that_changes_is_left_out_as_a_whole(tmp_path: Path, monkeypatch:
     """With on_error='skip', none of its row groups counts, also those that were read before."""
     monkeypatch.setattr(footers, "GATHER_ROWS", 500)
     monkeypatch.setattr(folding, "BATCH_ROWS", 500)
-    write(tmp_path / "in" / "a.parquet", sample(100))
-    path = write(tmp_path / "in" / "b.parquet", sample(3000), row_group_size=500)
+    put(tmp_path / "in" / "a.parquet", sample(100))
+    path = put(tmp_path / "in" / "b.parquet", sample(3000), row_group_size=500)
 
     def progress(seen: int, total: int) -> None:
         if 100 < seen < total:

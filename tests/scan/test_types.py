@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import dataset
@@ -103,8 +104,7 @@ def test_ids_of_every_type_give_what_integers_give(
         tables.append(pa.table({"cluster": make(clusters, file), "classes": make(classes, file), "label": label}))
         plain.append(pa.table({"cluster": clusters, "classes": classes, "label": label}))
         folder = tmp_path / "data" / f"night={file}"
-        folder.mkdir(parents=True)
-        pq.write_table(tables[-1], folder / "a.parquet")
+        put(folder / "a.parquet", tables[-1])
     expected = results_of(plain)
     assert results_of(tmp_path / "data") == expected
     assert results_of(tables) == expected
@@ -209,9 +209,8 @@ def test_instants_are_those_of_the_files_or_refused(files: list[tuple[str, list[
 def tree(folder: Path, key: str, values: list[str]) -> str:
     """A Hive directory of ten rows a value."""
     for value in values:
-        (folder / f"{key}={value}").mkdir(parents=True)
         rows = pa.table({"label": [0, 1] * 5, "score": [i / 10 for i in range(10)]})
-        pq.write_table(rows, folder / f"{key}={value}" / "part.parquet")
+        put(folder / f"{key}={value}" / "part.parquet", rows)
     return str(folder)
 
 
@@ -271,10 +270,9 @@ def test_keys_are_compared_with_each_other_and_with_columns(tmp_path: Path) -> N
     """As integers, with columns of any numbers; with a column of texts, only = and <> are in no doubt."""
     for start, end in (("9", "10"), ("10", "9"), ("10", "11")):
         folder = tmp_path / f"start={start}" / f"end={end}"
-        folder.mkdir(parents=True)
         rows = {"label": [0, 1], "score": [0.2, 0.8], "n": [9, 10], "text": ["9", "10"], "x": [9.5, 9.0]}
         unsigned = pa.array(rows["n"], pa.uint64())
-        pq.write_table(pa.table(rows | {"unsigned": unsigned}), folder / "part.parquet")
+        put(folder / "part.parquet", rows | {"unsigned": unsigned})
 
     def kept(where: str) -> int:
         return evaluate(tmp_path, score="score", where=where).rows

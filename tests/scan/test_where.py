@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
@@ -110,8 +111,7 @@ def test_rows_are_those_that_sqlite_keeps_whatever_is_pruned(
     assert np.flatnonzero(np.concatenate([test.kept(batch) for batch in data.to_batches()])).tolist() == expected
     folder, half = tmp_path_factory.mktemp("pruned"), len(rows) // 2
     for number, part in enumerate((data.slice(0, half), data.slice(half))):
-        (folder / f"h={number}").mkdir()
-        pq.write_table(part, folder / f"h={number}" / "part.parquet", row_group_size=size)
+        put(folder / f"h={number}" / "part.parquet", part, row_group_size=size)
     for text, due in ((condition, expected), (f"({condition}) AND h = '1'", [n for n in expected if n >= half])):
         where = Where.of(text)
         found = scan.plan(str(folder), ["n", *where.columns])
@@ -304,9 +304,8 @@ def test_a_text_without_single_quotes_is_told_from_a_column(tmp_path: Path) -> N
 def test_the_plan_says_what_is_left(tmp_path: Path) -> None:
     """Files by their path, row groups by their statistics; the same from SQL and from an expression."""
     for night in range(3):
-        (tmp_path / f"night=2026-01-0{night + 1}").mkdir()
         data = {"score": np.arange(40.0), "length": np.arange(40), "label": np.arange(40) % 2}
-        pq.write_table(pa.table(data), tmp_path / f"night=2026-01-0{night + 1}" / "part.parquet", row_group_size=10)
+        put(tmp_path / f"night=2026-01-0{night + 1}" / "part.parquet", data, row_group_size=10)
     expression = (pc.field("night") == "2026-01-02") & (pc.field("length") > 25)
     for where in ("night = '2026-01-02' AND length > 25", expression):
         planned = explain(tmp_path, score="score", where=where)

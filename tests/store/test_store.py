@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from nightly import CLUSTERS, DATA, FEW, NIGHTS, OPTIONS, SCORES, correct, land
 from processes import run
 from refusals import refuses
@@ -41,9 +42,7 @@ def data(tmp_path):
 
 def night(folder: Path, name: str, **columns) -> Path:
     """Write a night of these columns."""
-    (folder / name).mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns), folder / name / "part-0.parquet")
-    return folder / name
+    return put(folder / name / "part-0.parquet", columns).parent
 
 
 # -- the same numbers -------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from files import put
 from refusals import refuses
 
 from streameval import Store, evaluate
@@ -58,9 +58,8 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("begun")
     rng = np.random.default_rng(0)
     for name in NAMES:
-        (folder / "data" / name).mkdir(parents=True)
         table = pa.table({"label": rng.integers(0, 2, 30), "a": rng.random(30), "b": rng.random(30)})
-        pq.write_table(table, folder / "data" / name / "part-0.parquet")
+        put(folder / "data" / name / "part-0.parquet", table)
     store = Store(folder / "store", threads=1)
     store.update([folder / "data" / name for name in NAMES[:2]], score="a", metrics=["roc_auc", "average_precision"])
     store.check({"floor": "roc_auc[a] >= 2"}, NAMES[:2])

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from files import put
 
 from streameval import Store
 
@@ -66,8 +66,7 @@ def land(data: Path, night: int) -> Path:
         "unit": pa.array([f"u{n % 12}" for n in numbers]),
     }
     folder = data / f"night=2026-01-0{night}"
-    folder.mkdir(parents=True)
-    pq.write_table(pa.table(table), folder / "part-0.parquet")
+    put(folder / "part-0.parquet", table)
     return folder
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from refusals import refuses
 
 from streameval import Store, evaluate
@@ -42,10 +43,7 @@ def land(rows: pa.Table, folder: Path, before: str = "night=") -> Path:
     """Write the nights of a table, whose names are a text and a number."""
     for night in range(1, 5):
         path = folder / f"{before}{night}"
-        path.mkdir(parents=True)
-        pq.write_table(
-            rows.filter(pa.array(rows["night"].to_numpy() == night)).drop_columns("night"), path / "p.parquet"
-        )
+        put(path / "p.parquet", rows.filter(pa.array(rows["night"].to_numpy() == night)).drop_columns("night"))
     return folder
 
 

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nightly import FEW, NIGHTS, OPTIONS, correct, land
@@ -280,8 +281,7 @@ def test_nights_of_one_content_count_each(tmp_path, monkeypatch):
     """Two nights with the same rows have the same state file, and count twice, merged or not."""
     columns = {"label": pa.array([0, 1, 1], pa.int8()), "score": pa.array([0.1, 0.2, 0.05])}
     for name in ("night=1", "night=2"):
-        (tmp_path / "data" / name).mkdir(parents=True)
-        pq.write_table(pa.table(columns), tmp_path / "data" / name / "part-0.parquet")
+        put(tmp_path / "data" / name / "part-0.parquet", columns)
     store = Store(tmp_path / "store")
     store.update(tmp_path / "data", score="score")
     assert store.evaluate().to_json() == evaluate(tmp_path / "data", score="score").to_json()

@@ -15,6 +15,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from files import put
 from processes import run
 from refusals import refuses
 
@@ -351,15 +352,13 @@ def test_other_formats_are_refused(tmp_path: Path, kind: str) -> None:
     table = tmp_path / "lake" / "t"
     (table / marker).parent.mkdir(parents=True)
     (table / marker).write_text("{}")
-    (table / "data").mkdir()
-    pq.write_table(NEW, table / "data" / "a.parquet")
+    put(table / "data" / "a.parquet", NEW)
     named = [] if kind == "Iceberg" else [table]
     for data in (*named, table / "data", table / "data" / "a.parquet", f"{table}/data/*", f"{table}/*/*", tmp_path):
         caught = refuses(DataError, rf"is a table of Apache {kind}.*; (give|name)", plan, data, ["score"])
         assert caught.count(f"{table} is") == 1
         assert caught.startswith(f"{data}: " if data != table else f"{table} is")
-    (tmp_path / "metadata").mkdir()
-    pq.write_table(NEW, tmp_path / "metadata" / "a.parquet")
+    put(tmp_path / "metadata" / "a.parquet", NEW)
     assert len(rows_of(tmp_path / "metadata")) == 6
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
+from files import put
 from refusals import refuses
 
 from streameval import Accumulator, Store, saving
@@ -31,9 +32,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eleven nights of 30 rows."""
     folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
     for name in NAMES:
-        (folder / name).mkdir()
         table = pa.table({"label": rng.integers(0, 2, 30), "a": rng.random(30)})
-        pq.write_table(table, folder / name / "part-0.parquet")
+        put(folder / name / "part-0.parquet", table)
     return folder
 
 

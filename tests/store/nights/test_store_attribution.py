@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from processes import run
 from refusals import refuses
 
@@ -38,8 +39,7 @@ def nights(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             }
         )
         path = folder / "data" / f"night=2026-01-0{night}"
-        path.mkdir(parents=True)
-        pq.write_table(table, path / "a.parquet")
+        put(path / "a.parquet", table)
     return folder / "data"
 
 

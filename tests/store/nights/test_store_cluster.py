@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from nightly import FEW, NIGHTS, correct, land
 from processes import run
 from refusals import refuses
@@ -106,8 +107,7 @@ def test_all_workers_fold_a_large_night(
         "country": pa.array(rng.choice(["DE", "FR"], rows)),
     }
     night = tmp_path / "data" / "night=2026-01-01"
-    night.mkdir(parents=True)
-    pq.write_table(pa.table(columns), night / "part.parquet", row_group_size=task_rows // 4)
+    put(night / "part.parquet", columns, row_group_size=task_rows // 4)
     asked = {"score": "score", "cluster": "cluster", "classes": "campaign", "nulls": "singleton", "by": "country"}
     there = Store(tmp_path / "there", client=client, memory="10MB")
     here = Store(tmp_path / "here", threads=1, memory="30MB")

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from nightly import DATA, FEW, NIGHTS, land
 from processes import run
 from refusals import refuses
@@ -267,8 +268,7 @@ def test_a_night_without_a_file_that_can_be_read_is_incomplete(data, tmp_path):
     for i in (0, 1):
         hurt(data / NIGHTS[1] / f"part-{i}.parquet")
     shutil.rmtree(data / NIGHTS[2])
-    (data / NIGHTS[2]).mkdir()
-    pq.write_table(pa.table({"label": [0, 1], "score_lr": [0.1, 0.2]}), data / NIGHTS[2] / "part-0.parquet")
+    put(data / NIGHTS[2] / "part-0.parquet", {"label": [0, 1], "score_lr": [0.1, 0.2]})
     store = Store(tmp_path / "store")
     refuses(DataError, r"cluster_loose.* .3 other partitions folded", store.update, data, on_error="skip", **FEW)
     assert [(entry.partition, entry.rows > 0) for entry in store.partitions()] == [

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from nightly import FEW, NIGHTS, land
 from processes import run
 from refusals import refuses
@@ -188,8 +189,7 @@ def test_rules_that_are_read_every_night(tmp_path):
         unit = rng.integers(0, 300, 600)
         label = unit % 3 == 0
         table = {"label": label, "s": rng.normal(label * (2.5 if day < 30 else 0.0)), "unit": unit, "c": unit % 2}
-        (folder / f"night=2026-01-{day:02}").mkdir(parents=True)
-        pq.write_table(pa.table(table), folder / f"night=2026-01-{day:02}" / "a.parquet")
+        put(folder / f"night=2026-01-{day:02}" / "a.parquet", table)
     store = Store(tmp_path / "store", threads=1)
     store.update(folder, score="s", unit="unit", by="c", metrics="roc_auc")
     rules = {"all": "roc_auc >= 0.9 always @95%", "each": "roc_auc{c=*} >= 0.9 always @95%"}
@@ -468,9 +468,8 @@ def nights_of_units(folder, days=9, **columns):
         unit = rng.integers(0, 200, 400)
         label = (unit % 3 == 0) & (unit >= 60)
         table = {"label": label, "s": rng.normal(label * 2.5), "unit": unit}
-        (folder / f"night=2026-01-{day:02}").mkdir(parents=True)
         table |= {name: change(unit) for name, change in columns.items()}
-        pq.write_table(pa.table(table), folder / f"night=2026-01-{day:02}" / "a.parquet")
+        put(folder / f"night=2026-01-{day:02}" / "a.parquet", table)
     return folder
 
 

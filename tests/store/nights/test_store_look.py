@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from nightly import DATA, NIGHTS, land
 from processes import run
 from refusals import refuses
@@ -77,8 +78,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "cluster": ids[0],
             "classes": ids[1],
         }
-        (folder / f"night=2026-01-0{night}").mkdir()
-        pq.write_table(pa.table(table), folder / f"night=2026-01-0{night}" / "part.parquet", row_group_size=40)
+        put(folder / f"night=2026-01-0{night}" / "part.parquet", table, row_group_size=40)
     return folder
 
 
@@ -189,9 +189,8 @@ def test_a_history_of_several_metrics_and_columns_is_one_table(scored, scored_st
     land(NIGHTS[4], tmp_path / "more")
     (tmp_path / "more" / NIGHTS[4] / "part-9.parquet").write_bytes(b"PAR1")
     one_class = tmp_path / "more" / NIGHTS[5]
-    one_class.mkdir(parents=True)
     part = pq.read_table(scored / NIGHTS[0] / "part-0.parquet", partitioning=None)
-    pq.write_table(part.filter(pa.compute.equal(part["label"], 0)), one_class / "part-0.parquet")
+    put(one_class / "part-0.parquet", part.filter(pa.compute.equal(part["label"], 0)))
     scored_store.update(tmp_path / "more", on_error="skip")
     scored_store.check("roc_auc[score_lr] >= 0.999", NIGHTS[1])
     found = scored_store.history(["roc_auc", "aul"])
@@ -268,8 +267,7 @@ def write(folder: Path, night: str, seed: int, rows: int = 3000) -> None:
         "w": rng.random(rows) + 0.5,
         "id": rng.integers(0, 30, rows),
     }
-    (folder / night).mkdir(parents=True)
-    pq.write_table(pa.table(columns), folder / night / "part-0.parquet", row_group_size=700)
+    put(folder / night / "part-0.parquet", columns, row_group_size=700)
 
 
 @pytest.fixture(scope="module")

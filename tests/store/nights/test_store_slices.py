@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from files import put
 from refusals import refuses
 
 from streameval import Store, attribute, evaluate
@@ -31,8 +32,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ids = rng.integers(0, 20, (2, rows))
         columns = {"f4": score.astype(np.float32), "f8": score, "cluster": ids[0], "classes": ids[1], "label": label}
         table = pa.table(columns | {"country": pa.array(country), "length": rng.integers(-1, 9, rows)})
-        (folder / f"night=2026-01-0{night}").mkdir()
-        pq.write_table(table, folder / f"night=2026-01-0{night}" / "part.parquet")
+        put(folder / f"night=2026-01-0{night}" / "part.parquet", table)
     return folder
 
 
@@ -105,9 +105,8 @@ def test_a_night_whose_slices_have_another_type_is_refused(tmp_path: Path) -> No
     kinds = {1: pa.null(), 2: pa.float32(), 3: pa.int8(), 4: pa.string(), 5: pa.float64(), 6: pa.null()}
     for night, kind in kinds.items():
         values = pa.nulls(4) if kind == pa.null() else pa.array(["1", "3", "1", "3"]).cast(kind)
-        (tmp_path / f"night=2026-01-0{night}").mkdir()
         table = pa.table({"label": [0, 1, 1, 0], "s": [0.1, 0.2, 0.4, 0.3], "length": values})
-        pq.write_table(table, tmp_path / f"night=2026-01-0{night}" / "part.parquet")
+        put(tmp_path / f"night=2026-01-0{night}" / "part.parquet", table)
     store = Store(tmp_path / "store", threads=1)
     store.update(tmp_path / "night=2026-01-01", score="s", by="length")
     store.update(tmp_path / "night=2026-01-02")  # the first that says what the slices are
@@ -144,8 +143,7 @@ def test_slices_that_fall_short_are_those_of_the_files(tmp_path: Path, widened: 
         label, country = rng.random(rows) < 0.4, rng.choice(["DE", "FR", "IT"], rows)
         noise = rng.normal(size=rows) * np.where(country == "FR", night, 0.5)
         columns = {"label": label, "s": label + noise, "country": country, "unit": rng.integers(0, 700, rows)}
-        (tmp_path / f"night=2026-01-0{night}").mkdir()
-        pq.write_table(pa.table(columns), tmp_path / f"night=2026-01-0{night}" / "part.parquet")
+        put(tmp_path / f"night=2026-01-0{night}" / "part.parquet", columns)
     nights, store = sorted(tmp_path.glob("night=*")), Store(tmp_path / "store", threads=1)
     store.update(nights, score="s", by="country", unit="unit", at="fpr=0.01", truncate=0.1)
     for by, last in (("country", 2), ("night", 3)):
@@ -343,10 +341,7 @@ def test_slices_of_a_column_that_no_night_has_are_refused(data: Path, tmp_path: 
             store.add(data=data, by=by)
     assert store.info().columns.get("by") is None
     last, folder = data / "night=2026-01-05" / "part.parquet", tmp_path / "night=2026-01-06"
-    folder.mkdir()
-    pq.write_table(
-        pq.read_table(last, partitioning=None).append_column("region", pa.array(["N"] * 120)), folder / "a.parquet"
-    )
+    put(folder / "a.parquet", pq.read_table(last, partitioning=None).append_column("region", pa.array(["N"] * 120)))
     store.update(folder)
     done = store.add(data=[data, folder], by="region")
     assert (done.changed, len(done.lacking), done.gone) == (("night=2026-01-06",), 5, done.lacking)
