@@ -184,7 +184,8 @@ def evaluate(
         Accept labels of which none has the id of a row; else that is an error, as `on` probably names a wrong column.
     sampled_by : str, optional
         How the labelled rows were drawn, if labels are a sample: ``"uniform"``, ``"strata=COLUMN"`` (uniform in each
-        stratum) or ``"size"`` (whole units, in proportion to their rows, without replacement; `where` would leave out
+        stratum, which is known for all rows, or follows from the scores and `label_probability` in what `plan_labels`
+        wrote) or ``"size"`` (whole units, in proportion to their rows, without replacement; `where` would leave out
         some of these). A null label means not labelled. With `unit`, ``"uniform"`` drew whole units as well. Metrics of
         scores are then estimates of what labels of all rows would give, with a sampling interval and `design`,
         `labelled` and `strata` (`streameval.metrics.scores.label_sample`). Rows labelled because they looked bad have

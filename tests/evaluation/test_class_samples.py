@@ -287,3 +287,14 @@ def test_rows_of_null_clusters_count_in_the_sizes_by_which_classes_were_drawn(na
     kept = {"k": pa.array(ids, mask=~there | null), "p": pa.array(p[place], mask=~there | null)}
     recorded = evaluate(pa.table({"c": table["c"], **kept}), **given, classes_sampled="p")
     assert [one.value for one in by_size.results] == pytest.approx([one.value for one in recorded.results], rel=1e-12)
+
+
+def test_a_share_above_one_has_no_interval() -> None:
+    """Cluster precision counts sampled clusters against all there are: single rows alone say little of large ones."""
+    kind = np.append(np.repeat(0, 90), np.arange(1, 61))
+    cluster = np.where((kind > 0) | (np.arange(kind.size) < 45), kind, -1)
+    table = pa.table({"c": cluster, "k": pa.array(kind, mask=(kind == 0) | (kind > 20))})
+    results = evaluate(table, cluster="c", classes="k", metrics="classes", classes_sampled="uniform").results
+    [found] = [one for one in results if one.metric == "cluster_precision"]
+    assert found.value == pytest.approx(150 / 62)
+    assert found.ci_reason == "a share above 1 comes from too few units"

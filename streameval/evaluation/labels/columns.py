@@ -1,4 +1,4 @@
-"""Columns that arrive late: that of the labels, and those of classes, units and probabilities that the data lack.
+"""Columns that arrive late: the labels, and classes, units, strata and probabilities that the data lack.
 
 Each has statements of its own, read from the tables that have it: a table without a column says nothing about it. Rows
 without a class are in no table of classes and clusters, rows without a unit are each a unit, and a label needs the

@@ -238,6 +238,8 @@ class ClassSample(WeightedSums):
                 )
             if value in (0, 1):
                 reason = at_end(value)
+            if value > 1:
+                reason = "a share above 1 comes from too few units"
             known = one.known if self.free else 0.0
             sizes = self.block_sizes if self.free else self._sizes("rows", self.of("rows"), single=True)
             if name == "cluster_recall" and self.free:  # a mean over units, whatever their rows

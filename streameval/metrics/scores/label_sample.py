@@ -237,7 +237,7 @@ class LabelSample(Small):
         if metric.points(self.rows) is not None and self._free.any():
             value = Scalar.undefined(metric.name, POINTS)
         elif at in self.unseen:
-            value = Scalar.undefined(metric.name, "no label on one side of the threshold")
+            value = Scalar.undefined(metric.name, "a stratum has no label on one side of the threshold")
         labelled, strata = int(self.cells.counts.sum()), int(self.sizes.size)
         design = self.design if self._free.any() else CENSUS
         return replace(

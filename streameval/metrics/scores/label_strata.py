@@ -3,6 +3,10 @@
 The state is split by label, stratum and block, or by label and unit (`streameval.states.grouped.keys.Labelled`): rows
 without a label are a group as well. Strata are cut as `streameval.metrics.scores.label_sample` says.
 
+Strata are known for all rows, or are ranges of scores that drawn rows name, as those of a plan of labels: then the
+drawn rows of a stratum, each divided by its probability, sum up to all of its rows, which the exact counts of scores
+turn into its range. Numbers that do not fit are refused.
+
 If whole units were drawn, every row of a unit has a label or none has. Drawn by size without replacement, a unit of a
 rows has the probability min(1, c·a), with c such that the probabilities of all units sum to the number of drawn ones.
 Units with probability 1 are a stratum of their own, without variance.
