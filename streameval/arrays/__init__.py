@@ -5,8 +5,6 @@ partitioned data, and calls the same metric. A value from a notebook and that of
 therefore equal, to the last bit if there are no weights.
 """
 
-from __future__ import annotations
-
 from streameval._submodules import import_when_named
 
 import_when_named(__name__)

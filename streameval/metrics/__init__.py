@@ -1,7 +1,5 @@
 """Metrics: pure functions of states. `streameval.metrics.catalogue` lists them."""
 
-from __future__ import annotations
-
 from streameval._submodules import import_when_named
 
 import_when_named(__name__)

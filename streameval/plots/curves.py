@@ -29,19 +29,12 @@ from streameval.results import FEW_UNITS, Band, Bins, Curve
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
-
-    from streameval.plots.canvas import Attributed, Evaluated
-
-
-if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
 
+    from streameval.plots.canvas import Attributed, Evaluated
     from streameval.typing import Array, ArrayLike
 
     Points = tuple[Sequence[float], Sequence[float]]

@@ -4,8 +4,6 @@ This package knows result types, but no metrics or states: callers pass what it 
 whether higher is better.
 """
 
-from __future__ import annotations
-
 from streameval._submodules import import_when_named
 
 import_when_named(__name__)

@@ -1,7 +1,5 @@
 """States: immutable, mergeable, serialisable counts; and the builders that fold batches into them."""
 
-from __future__ import annotations
-
 from streameval._submodules import import_when_named
 
 import_when_named(__name__)
