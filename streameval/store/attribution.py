@@ -69,7 +69,7 @@ def attribute(
         result = with_slices(result, evaluated({**sliced, "ci": asked["ci"]}), asked, at_level)
     labels = labels_of(entries, configuration.folding.label)
     if configuration.late is not None and labels.null:
-        share = (labels.neg + labels.pos) / labels.seen
+        share = min((labels.neg + labels.pos) / labels.seen, result.labelled_share or 1)
         result = replace(result, basis="labelled rows", labelled_share=share)
     return replace(
         result, source=store_source("attribute", context.location.name, len(entries), selection, asked, options)
@@ -96,11 +96,14 @@ def _attributed(nights: Nights, engine: Engine, asked: Mapping[str, Any], read: 
             if stored is not None and ids is not None:
                 stored.text = ids.text
         look_up = replace(read, files=replace(read.files, engine=engine)).look_up()
-    return attribute_states(
+    found = attribute_states(
         engine, asked, states, clusters, classes, look_up, dropped=dropped_rows(counted),
         skipped=tuple(lost for entry in nights.entries for lost in entry.left_out),
         options=recorded(asked, "attribute"),
     )  # fmt: skip
+    shares = [one.share for one in counted if one.share is not None]
+    share = min(shares, default=1)
+    return found if share == 1 else replace(found, basis="labelled rows", labelled_share=share)
 
 
 def _options(configuration: Configuration, given: Mapping[str, Any], data: object) -> dict[str, Any]:
@@ -139,6 +142,11 @@ def _options(configuration: Configuration, given: Mapping[str, Any], data: objec
     tables = {name: given.get(name) for name in ("classes", "label")}
     if not any(tables.values()):
         tables = {"classes": classes, "label": None if sized and classes else label}
+    if data is not None and tables["classes"] in configuration.statements.further:
+        raise OptionError(
+            f"data after the store lack {tables['classes']!r}, which arrived late: leave them out, or attribute the "
+            "files with these labels (attribute DATA --labels)"
+        )
     if sized and tables["label"]:
         raise OptionError(
             "impure clusters need the labels of all rows, and this store counts rows without one (unlabelled='size')",

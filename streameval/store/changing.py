@@ -22,6 +22,7 @@ from streameval.store.delivery import (
     close_nights,
     closed_errors,
     deliver,
+    find_late,
     is_closed,
     labels_error,
     relabel_nights,
@@ -150,6 +151,10 @@ class Changing:
             known by name, size and time are not read, unless `vacuum` deleted statements since: name all files again
             with a night that was removed and comes back. A file without a new statement makes no commit and is known
             from the next one on. See ``labels`` of `streameval.evaluate`.
+
+            If the data of the first update lack its `classes` or `unit`, and its labels have them, these arrive late as
+            well: each column has statements of its own, in any of the files, and the counts are of all of them. The
+            table of classes of a night is then folded from all of its rows, which takes longer than its labels.
 
             Labelled rows are rarely a random sample: if they were drawn, name inverse probabilities as ``weight``.
             Values of young nights are provisional: see `maturity`, and ``mature`` of `check`. A full dump with
@@ -518,6 +523,7 @@ def _fold(
         return configuration, {}, {}, {}
     engine, workers, late = context.engine(), context.workers(), configuration.late is not None
     with engine.progress:
+        configuration = find_late(configuration, partitions, delivery, engine) if late else configuration
         configuration = find_types(partitions, configuration, engine) if partitions else configuration
         with context.files.undone() as files:
             if not late:

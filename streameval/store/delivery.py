@@ -6,22 +6,28 @@ that they label are those of open nights (`streameval.store.nights.open_nights`)
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from streameval import scan
 from streameval.engine.fold import STATE_SHARE
-from streameval.errors import DataError, LabelError, OptionError, SchemaError
+from streameval.errors import DataError, LabelError, MissingInputError, OptionError, SchemaError
+from streameval.evaluation.labels.columns import split_columns, with_late_fields
 from streameval.evaluation.labels.statements import FATES, Listed, count_statements, label_type
 from streameval.kinds import Place
 from streameval.options import honoured
 from streameval.saving import TABULAR, check_writable, ending, save
 from streameval.scan import locate_all
-from streameval.states.late import WITHDRAWN
+from streameval.scan.derived import IdName, LateId
+from streameval.scan.widen import widen
+from streameval.states.keyed.ids import id_type
+from streameval.states.late import are_labels
+from streameval.store.nights.configuration import Runs
 from streameval.store.nights.fold import Folding, Night, check_written, map_on_workers
 from streameval.store.nights.maturity import Aging
 from streameval.store.nights.merge import Nights
@@ -30,10 +36,13 @@ from streameval.store.nights.open_rows import OPEN, WORDS, OpenNight
 from streameval.store.nights.statements import (
     Statements,
     have_ids,
+    ids_of,
+    join_ids,
     no_statements,
     read_labels,
     read_runs,
     resolve_all,
+    sources_of,
     table_of,
     write_run,
 )
@@ -41,7 +50,7 @@ from streameval.wording import few, plural, size
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.cluster import ClusterEngine
@@ -104,6 +113,50 @@ def check_delivery(
     return Delivery([path.value for path in paths], verify, unmatched, file)
 
 
+def find_late(
+    configuration: Configuration, partitions: Sequence[Partition], delivery: Delivery, engine: ThreadEngine
+) -> Configuration:
+    """The configuration with columns of classes and units that the data lack and labels have: these arrive late.
+
+    Raises
+    ------
+    DataError
+        If the labels lack them as well, or have no ids in them.
+    """
+    source, given = configuration.late, configuration.options
+    named = [given["classes"] if given["cluster"] else None, given["unit"]]
+    names = [name for name in dict.fromkeys(filter(None, named)) if name not in configuration.types]
+    if source is None or configuration.design or not (names and partitions and delivery.labels):
+        return configuration
+    ids = [IdName(name) for name, _ in source.on]
+    where = configuration.folding.where
+    there = {
+        *given["score"],
+        *given["cluster"],
+        *configuration.slicing.columns,
+        *(where.columns if where else ()),
+        *ids,
+    }
+    columns = [IdName(name) if name in there else LateId(name, ids[0]) for name in names]
+    try:
+        files = [file for partition in partitions for file in partition.files]
+        planned = scan.plan(files, [*columns, *ids], threads=engine.threads, on_error="skip")
+    except MissingInputError:
+        return configuration
+    lacking = tuple(name for name in names if name not in planned.schema.names)
+    if not lacking:
+        return configuration
+    source = replace(source, data=[[[file] for file in locate_all(delivery.labels)]], further=lacking, needed=False)
+    schema = with_late_fields(source, planned, engine).schema
+    for name in lacking:
+        if pa.types.is_null(schema.field(name).type):
+            raise SchemaError(
+                f"{few(delivery.labels)}: column {name!r} has no values, whose type the first update fixes: name a "
+                "table that has some"
+            )
+    return configuration.with_late({name: id_type(schema.field(name).type, name) for name in lacking})
+
+
 def is_closed(entry: Entry, configuration: Configuration) -> bool:
     """Whether a night is closed for late labels."""
     return bool(configuration.late is not None and entry.rows and entry.state(OPEN, "") is None)
@@ -147,7 +200,7 @@ def relabel_nights(
     new = [night.entry for night in nights.values()]
     others = [entry for name, entry in snapshot.entries.items() if name not in nights]
     open_nights = [entry for entry in (*new, *others) if entry.state(OPEN, "")]
-    folding = Folding(arrived.configuration, files, False, arrived.labels)
+    folding = Folding(arrived.configuration, files, False, arrived.labels, arrived.changed)
     touch = partial(_touch, folding=folding, ids=ids, nights={*nights})
     try:
         if workers is None:
@@ -213,7 +266,7 @@ def reopen_nights(context: StoreContext, configuration: Configuration, entries: 
 
         def relabel(entry: Entry) -> Entry:
             night = OpenNight.read(entry, files)
-            return folding.relabel(night.add(night.find(labels.table)[1]), alone)
+            return folding.relabel(night.add(night.find(ids_of(labels))[1]), alone)
 
         return {entry.partition: entry for entry in engine.each(relabel, reopened, "night")}
 
@@ -229,31 +282,35 @@ class Arrived:
     Attributes
     ----------
     configuration : that of the store, which refers to the statements
-    labels : the label of each id
+    labels : the label of each id, and the values of further columns
     new : the ids of new statements; None without new statements
+    changed : the columns that new statements are about, ``""`` for the label
     unknown : whether a file was read that the store did not know
     counts : numbers of statements and ids, see `streameval.store.changing.Update`
-    used : the statements that were read and are in effect
+    used : the statements about each column that were read and are in effect
     listed : the statements that were read; None unless they are to be listed
     """
 
     configuration: Configuration
     labels: LateLabels
     new: IdTable | None
+    changed: Collection[str]
     unknown: bool
     counts: Mapping[str, int]
-    used: Statements
+    used: tuple[Statements, ...]
     listed: Listed | None = None
 
-    def _with_ids(self, chosen: Array) -> Array:
-        """Which of the statements in effect have one of the chosen ids of `new`."""
-        none = np.zeros(self.used.first.size, np.bool_)
-        return none if self.new is None else have_ids(self.used, self.new, chosen)
+    def _with_ids(self, used: Statements, chosen: Array) -> Array:
+        """Which of some statements have one of the chosen ids of `new`."""
+        none = np.zeros(used.first.size, np.bool_)
+        return none if self.new is None else have_ids(used, self.new, chosen)
 
     def count(self, seen: Array, nights: Sequence[Entry]) -> dict[str, int]:
         """All counts; `seen` are the ids of `new` that the rows of `nights` have."""
-        labelled = self.used.codes != WITHDRAWN
-        used, orphans = (int(np.count_nonzero(labelled & self._with_ids(ids))) for ids in (seen, ~seen))
+        used, orphans = (
+            sum(int(np.count_nonzero(are_labels(one.codes) & self._with_ids(one, ids))) for one in self.used)
+            for ids in (seen, ~seen)
+        )
         rows = sum(night.labels.neg + night.labels.pos for night in nights)
         return {**self.counts, "used": used, "orphans": orphans, "labelled_rows": rows, "nights": len(nights)}
 
@@ -261,7 +318,7 @@ class Arrived:
         """Write the statements that label no row of an open night, with the reason; `seen` are the ids of `new`."""
         table = pa.table({"reason": pa.array([], pa.string())})
         if self.listed is not None:
-            table = self.listed.rejects(self._with_ids(~seen))
+            table = self.listed.rejects(self._with_ids(self.used[0], ~seen))
         save(path, {}, lambda: table)
 
 
@@ -292,27 +349,101 @@ def deliver(
     DataError
         If statements cannot be used, or contradict each other.
     """
-    source, delivered = cast("LateSource", configuration.late), configuration.statements
-    what, latest = f"label column {source.column!r}", source.conflicts == "latest"
-    kept = read_runs(files, delivered.runs)
+    delivered = configuration.statements
+    if rejects and delivered.further:
+        raise OptionError(
+            f"rejects lists statements about labels alone, and {delivered.further[0]!r} arrives late as well: leave "
+            "out rejects (--rejects)",
+            "rejects",
+        )
     located = locate_all(labels)
     numbers, arrivals = _number(located, delivered, newest, verify=verify)
     due = [file for file in located if file.name in arrivals]
-    theirs, parts = _read(due, source, configuration, engine) if due else ((), [])
-    _check_types(kept, parts, what)
+    parts = [
+        _resolve_column(source, runs, configuration, arrivals, engine, files)
+        for source, runs in zip(_having(due, configuration, engine), delivered.runs.values(), strict=True)
+    ]
+    late = replace(parts[0].labels, others=tuple(part.labels for part in parts[1:]))
+    counts = {name: sum(part.counts[name] for part in parts) for name in parts[0].counts}
+    forgotten = sorted({*delivered.forgotten} - {number for number, _ in arrivals.values()})
+    entries = [(*fact, night) for fact, (_, night) in numbers.items()]
+    after, unknown = delivered._replace(files=entries, forgotten=forgotten), len(entries) > len(delivered.files)
+    listed, used = parts[0].listed if rejects else None, tuple(part.used for part in parts)
+    if not counts["new"]:  # what was read is known from the next commit on
+        return Arrived(configuration.delivered(after), late, None, (), False, counts, used, listed)
+    named = dict(zip(delivered.runs, parts, strict=True))
+    runs = {name: part.written(files) for name, part in named.items()}
+    ids = join_ids([table_of(part.new, configuration) for part in parts])
+    changed = [name for name, part in named.items() if part.new.first.size]
+    configuration = configuration.delivered(after._replace(runs=runs))
+    return Arrived(configuration, late, ids, changed, unknown, counts, used, listed)
+
+
+def _having(due: Sequence[File], configuration: Configuration, engine: ThreadEngine) -> list[LateSource]:
+    """What arrives late, column by column, with the files that have it."""
+    sources = sources_of(configuration)
+    every = replace(sources[0], data=[[[file] for file in due]])
+    if len(sources) == 1:
+        return [every]
+    data = {one.column: one.data for one in split_columns(every, sources[1:], engine)[0]}
+    return [replace(one, data=data.get(one.column, [])) for one in sources]
+
+
+class _Column(NamedTuple):
+    """The statements of a column, with those of a delivery.
+
+    Attributes
+    ----------
+    runs : those before
+    every : all statements; `places` are those of distinct ones, `new` is what was not known, and `used` what was read
+        and is in effect
+    labels : the value of each id
+    counts : numbers of statements, see `Arrived`
+    listed : the statements that were read; None without
+    """
+
+    runs: Runs
+    every: Statements
+    places: Array
+    new: Statements
+    used: Statements
+    labels: LateLabels
+    counts: dict[str, int]
+    listed: Listed | None
+
+    def written(self, files: PublishedFiles) -> Runs:
+        """The runs with the new statements, which are written; or one run of all."""
+        if not self.new.first.size:
+            return self.runs
+        merged = len(self.runs.runs) + 1 >= FAN
+        names, new = ([], self.every.only(self.places)) if merged else (self.runs.runs, self.new)
+        name, nbytes = write_run(new, files)
+        return Runs([*names, name], self.places.size, nbytes + (self.runs.bytes if names else 0))
+
+
+def _resolve_column(
+    source: LateSource, runs: Runs, configuration: Configuration, arrivals: Mapping[str, _Arrival],
+    engine: ThreadEngine, files: PublishedFiles,
+) -> _Column:  # fmt: skip
+    """Add the statements of a delivery about a column to those before; raises as `deliver`."""
+    what, latest = source.what, source.conflicts == "latest"
+    kept = read_runs(files, runs.runs, wide=source.wide)
+    theirs, parts = _read(source, configuration, engine) if any(source.inputs()) else ((), [])
+    _check_types(kept, parts, source, configuration)
     read = sum(part.fates.size for part in parts)
-    rows, needed = delivered.rows + read, (delivered.rows + read) * _ROW_BYTES
+    rows, needed = runs.rows + read, (runs.rows + read) * _ROW_BYTES
     if needed > engine.budget.limit / STATE_SHARE:
         raise OptionError(f"labels: {plural(rows, 'statement')} take about {size(needed)}: raise memory")
     arriving = [_statements(part, *arrivals[part.name]) for part in parts]
-    every = Statements.joined([*kept, *arriving], what) if kept or arriving else no_statements()
+    every = Statements.joined([*kept, *arriving], what) if kept or arriving else no_statements(wide=source.wide)
     labels_by_id, conflicts, found = resolve_all(every, source, configuration)
     first = sum(one.first.size for one in kept)
     own = found.fates[first:]
     used = np.flatnonzero(own == 0)
     listed = Listed.of(parts, theirs, own, used) if parts else None
     if listed is not None and conflicts.size and source.conflicts != "drop":
-        wrong, remedy = f"different labels {source.when}", "correct the file"
+        wrong = f"different {f'values of {what}' if source.wide else 'labels'} {source.when}"
+        remedy = "correct the file"
         remedy += ", give a correction a later time" if source.time else ""
         if not latest:
             within = resolve_all(every, replace(source, conflicts="latest"), configuration)[1].size  # one file
@@ -326,30 +457,18 @@ def deliver(
     new = every.only(places[places >= first])
     effective = every.only(first + used)
     tally = np.bincount(listed.fates, minlength=FATES) if listed is not None else np.zeros(FATES, np.int64)
-    withdrawn = int(np.count_nonzero(effective.codes == WITHDRAWN))
+    withdrawn = int(np.count_nonzero(~are_labels(effective.codes)))
     counts = {"read": read, "new": new.first.size, "known": own.size - new.first.size}
     counts |= {"corrected": _count_corrected(found, every.codes, first)}
     counts |= count_statements(read, tally, withdrawn, int(conflicts.size))
-    forgotten = sorted({*delivered.forgotten} - {number for number, _ in arrivals.values()})
-    entries = [(*fact, night) for fact, (_, night) in numbers.items()]
-    after, unknown = delivered._replace(files=entries, forgotten=forgotten), len(entries) > len(delivered.files)
-    listed = listed if rejects else None
-    if not new.first.size:  # what was read is known from the next commit on
-        return Arrived(configuration.delivered(after), labels_by_id, None, False, counts, effective, listed)
-    merged = len(delivered.runs) + 1 >= FAN
-    runs, new_run = ([], every.only(places)) if merged else (delivered.runs, new)
-    name, nbytes = write_run(new_run, files)
-    total = nbytes + (delivered.bytes if runs else 0)
-    after = after._replace(runs=[*runs, name], rows=places.size, bytes=total)
-    ids = table_of(new, configuration)
-    return Arrived(configuration.delivered(after), labels_by_id, ids, unknown, counts, effective, listed)
+    return _Column(runs, every, places, new, effective, labels_by_id, counts, listed)
 
 
 def _count_corrected(found: Resolved, codes: Array, first: int) -> int:
     """The ids whose label a new statement changes; those from number `first` on are new."""
     last = found.order[found.last]
     starts = np.append(-1, found.last)[: last.size] + 1
-    some = np.flatnonzero((last >= first) & (starts < found.last) & (codes[last] != WITHDRAWN) & ~found.conflict)
+    some = np.flatnonzero((last >= first) & (starts < found.last) & are_labels(codes[last]) & ~found.conflict)
     if not some.size:
         return 0
     sizes = found.last[some] - starts[some] + 1
@@ -357,7 +476,7 @@ def _count_corrected(found: Resolved, codes: Array, first: int) -> int:
     places = np.repeat(starts[some] - begins, sizes) + np.arange(sizes.sum())
     before = np.maximum.reduceat(np.where(found.order[places] < first, places, -1), begins)
     earlier = codes[found.order[before]]
-    return int(np.count_nonzero((before >= 0) & (earlier != WITHDRAWN) & (earlier != codes[last[some]])))
+    return int(np.count_nonzero((before >= 0) & are_labels(earlier) & (earlier != codes[last[some]])))
 
 
 def _number(
@@ -375,23 +494,34 @@ def _number(
     return numbers, due
 
 
-def _check_types(kept: Sequence[Statements], parts: Sequence[StatementPart], what: str) -> None:
+def _check_types(
+    kept: Sequence[Statements], parts: Sequence[StatementPart], source: LateSource, configuration: Configuration
+) -> None:
     """Raise `SchemaError` if a file has labels of another type than those that arrived before."""
-    own = label_type({one.values.type for one in kept})
+    common = widen if source.wide else label_type
+    own = common({one.values.type for one in kept})
     for part in parts:
-        if label_type({part.values.type, *([own] if kept else [])}) is None:
+        there, kind = part.values.type, configuration.types.get(source.column)
+        alike = common({there, *([own] if kept else [])}) is not None
+        if source.wide and not pa.types.is_null(there):
+            own_kind = None
+            with suppress(SchemaError):
+                own_kind = id_type(there, source.column)
+            alike = alike and own_kind == kind
+        if not alike:
             raise SchemaError(
-                f"{part.name}: {what} has type {part.values.type}, but this store has labels of type {own}: cast it"
+                f"{part.name}: {source.what} has type {there}, but this store has {'ids' if source.wide else 'labels'} "
+                f"of type {own if kept else kind}: cast it"
             )
 
 
 def _read(
-    files: Sequence[File], source: LateSource, configuration: Configuration, engine: ThreadEngine
+    source: LateSource, configuration: Configuration, engine: ThreadEngine
 ) -> tuple[Sequence[IdColumn], list[StatementPart]]:
     """The id columns of files, and their statements; each file is a delivery."""
     kinds = {column: configuration.types[name] for name, column in configuration.late_ids.items()}
     schema = pa.schema({column: WORDS[kind] for column, kind in kinds.items()})
-    ours, theirs, parts = replace(source, data=[[[file] for file in files]]).read_parts(schema, "the store", engine)
+    ours, theirs, parts = source.read_parts(schema, "the store", engine)
     parts = [part for part in parts if part.fates.size]
     for own, other in zip(ours, theirs, strict=True) if parts else ():
         if own.kind != kinds[own.name]:

@@ -160,7 +160,7 @@ def info(context: StoreContext, *, verify: bool) -> Info:
             for entry, state in stored
             if not context.files.sound(state.file)
         )
-        lost = [name for name in configuration.statements.runs if not context.files.sound(name)]
+        lost = [name for name in configuration.statements.every_run if not context.files.sound(name)]
         damaged += tuple(f"late labels ({name}); restore the file from a backup" for name in lost)
     failing: dict[str, tuple[str, ...]] | None
     undecided: dict[str, tuple[str, ...]] | None
@@ -178,7 +178,8 @@ def info(context: StoreContext, *, verify: bool) -> Info:
     if configuration.late is not None:
         waiting = [entry for entry in entries if entry.state(OPEN, "")]
         nbytes = sum(state.bytes for entry in waiting for state in entry.states if state.group == OPEN)
-        late = LateFacts(len(waiting), nbytes, configuration.statements.rows, configuration.statements.bytes)
+        runs = configuration.statements.runs.values()
+        late = LateFacts(len(waiting), nbytes, sum(one.rows for one in runs), sum(one.bytes for one in runs))
         if waiting:
             last = day_of(waiting[0].partition, "") + timedelta(open_days(configuration))
             late = replace(late, next_closing=waiting[0].partition, closes_after=str(last))

@@ -174,11 +174,11 @@ def vacuum(
         recent = context.ledger.without_versions(snapshot, forget, now - parse_seconds(forget, "forget"))
         earlier = context.ledger.kept(recent)[1]
     statements = find_unused(entries, configuration, context.files)
-    if statements is not None and not dry_run:
+    if statements and not dry_run:
         delivered = write_all(statements, configuration.statements, context.files)
         configuration = configuration.delivered(delivered)
     needed = {state.file for entry in entries for state in entry.states if not loses(entry, state)}
-    needed |= {*configuration.statements.runs}
+    needed |= {*configuration.statements.every_run}
     for entry in earlier:  # whose late labels are not needed: only the newest version is folded again
         kept = [s for s in entry.states if not (s.kind == ScoreSpec.kind and entry.partition in old)]
         needed |= {state.file for state in kept if state.group != OPEN}
@@ -186,7 +186,7 @@ def vacuum(
     if dry_run:
         return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, 0, forgotten, dry_run=True)
     dead_runs = PublishedFiles(context.ledger.location).unneeded(runs, oldest)
-    if turned or dead or dead_runs or snapshot != before or statements is not None or entries != listed:
+    if turned or dead or dead_runs or snapshot != before or statements or entries != listed:
         bounded = [
             bound_scores(e, specs, context.files, engine.budget) if e.partition in turned else e for e in entries
         ]

@@ -167,6 +167,186 @@ def test_units_of_open_rows_are_their_blocks_unless_their_column_is_read_for_mor
         assert {"u", "c", "row number", "unit block"} & {*night.labelled.column_names} == kept
 
 
+late_rows = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.integers(0, IDS + 5)), st.integers(0, 3), st.sampled_from([0, 1, None]),
+        st.sampled_from([5, 6, 300, None]), st.sampled_from(["a", "b", "c", None]),
+    ),
+    max_size=20,
+)  # fmt: skip
+FURTHER = ("label", "k", "u")
+
+
+def write_columns(path: Path, rows: list[tuple[Any, ...]], columns: tuple[str, ...]) -> Path:
+    """A file of statements about some columns."""
+    kinds = {"label": pa.int64(), "k": pa.int32(), "u": pa.string()}
+    named = dict(zip(FURTHER, ([row[i] for row in rows] for i in (2, 3, 4)), strict=True))
+    table = {"id": pa.array([row[0] for row in rows], pa.int64())}
+    table["t"] = pa.array([86_400_000_000 * row[1] for row in rows], pa.timestamp("us"))
+    pq.write_table(pa.table(table | {name: pa.array(named[name], kinds[name]) for name in columns}), path)
+    return path
+
+
+def write_lacking(name: str, folder: Path, values: Mapping[str, Mapping[Any, Any]] | None = None) -> Path:
+    """A night without classes and units; with values, these and labels are columns."""
+    path = write_night(name, folder)
+    table = pq.read_table(path).drop_columns(["k", "u"])
+    for column, by_id in (values or {}).items():
+        own = [by_id.get(i) for i in table["id"].to_pylist()]
+        table = table.append_column(column, pa.array(own, pa.string() if column == "u" else pa.int64()))
+    pq.write_table(table, path / "part-0.parquet")
+    return path
+
+
+@settings(max_examples=8)
+@given(
+    st.lists(st.tuples(late_rows, st.sampled_from([("label",), ("k",), ("u", "k"), FURTHER])), min_size=1, max_size=3),
+    st.permutations([*NIGHTS[1:], 0, 1, 2]),
+    st.booleans(),
+)
+def test_classes_and_units_that_arrive_late_give_the_states_of_the_joined_files(deliveries, order, merging):
+    """Statements by column in any order; a delivery again makes no commit; withdrawing all gives empty columns."""
+    what = WHAT | {"classes": "k", "metrics": None, "nulls": "drop"}
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delivery, "FAN", 2 if merging else 8)
+        for name, rows in (("SEGMENT", 10), ("BATCH", 4)) if merging else ():
+            patch.setattr(open_rows, name, rows)
+        where, store = Path(folder), Store(Path(folder, "store"), threads=1)
+        start = [(3, 0, 1, 6, "b"), (4, 0, 0, None, None)]
+        first = write_columns(where / "first.parquet", start, FURTHER)
+        store.update(write_lacking(NIGHTS[0], where / "data"), **what, **LATE, labels=first, allow_unmatched=True)
+        files = [write_columns(where / f"{i}.parquet", *one) for i, one in enumerate(deliveries)]
+        for step in order:
+            if isinstance(step, str):
+                store.update(write_lacking(step, where / "data"))
+            elif step < len(files):
+                store.update(labels=files[step], allow_unmatched=True)
+        version = store.info().version
+        for file in (first, *files):
+            os.utime(file, ns=(0, 1))
+        store.update(where / "data", labels=[first, *files], allow_unmatched=True)
+        assert store.info().version == version
+        every = [(start, FURTHER), *deliveries]
+        told = {
+            n: [(*row[:2], row[2 + i]) for rows, of in every if n in of for row in rows] for i, n in enumerate(FURTHER)
+        }
+        for name in NIGHTS:
+            write_lacking(name, where / "joined", {column: truth(rows) for column, rows in told.items()})
+        joined = Store(where / "other", threads=1)
+        joined.update(where / "joined", **what, unlabelled="size")
+        assert contents(store) == contents(joined)
+        found, expected = store.evaluate(), joined.evaluate()
+        assert [repr(one.value) for one in found.results] == [repr(one.value) for one in expected.results]
+        of_classes = [one for one in found.results if one.metric == "rand_index"]
+        assert of_classes[0].basis == "labelled rows"
+        nothing = write_columns(where / "none.parquet", [(i, 9, None, None, None) for i in range(IDS)], FURTHER)
+        store.update(labels=nothing, allow_unmatched=True)
+        for name in NIGHTS:
+            write_lacking(name, where / "empty", {column: {} for column in FURTHER})
+        empty = Store(where / "third", threads=1)
+        empty.update(where / "empty", **what, unlabelled="size")
+        assert contents(store) == contents(empty)
+
+
+def late_columns(folder: Path, **options: Any) -> tuple[Store, list[tuple[Any, ...]]]:
+    """A store of a night whose labels, classes and units arrive late, and their statements."""
+    rows = [(i, 1, i % 2, (5, 6, 300)[i % 3] if i % 4 else None, "abc"[i % 3]) for i in range(IDS)]
+    store = Store(folder / "store", threads=1)
+    first = write_columns(folder / "first.parquet", rows, FURTHER)
+    what = WHAT | {"classes": "k", "metrics": None} | LATE | options
+    store.update(write_lacking(NIGHTS[0], folder / "data"), **what, labels=first)
+    return store, rows
+
+
+def test_late_columns_survive_closing_and_vacuum(tmp_path):
+    """Open nights get later classes, closed ones none unless they open again; a removed column has no statements."""
+    store, rows = late_columns(tmp_path, labels_open="1d")
+    for name in NIGHTS[1:]:
+        store.update(write_lacking(name, tmp_path / "data"))
+    closed = {key: one for key, one in contents(store).items() if key[0] == NIGHTS[0]}
+    later = [(*row[:1], 2, None, 6, "b") for row in rows]
+    done = store.update(labels=write_columns(tmp_path / "later.parquet", later, ("k", "u")))
+    assert done.changed == tuple(NIGHTS[1:])
+    assert done.labels["new"] == 2 * IDS
+    assert closed.items() <= contents(store).items()
+    store.remove(NIGHTS[2])
+    label = {row[0]: row[2] for row in rows}
+    values = {"label": label, "k": dict.fromkeys(range(IDS), 6), "u": dict.fromkeys(range(IDS), "b")}
+    for name in NIGHTS[:2]:
+        write_lacking(name, tmp_path / "joined", values)
+    joined = Store(tmp_path / "other", threads=1)
+    what = WHAT | {"classes": "k", "metrics": None, "nulls": "drop"}
+    joined.update(tmp_path / "joined", **what, unlabelled="size")
+    assert {k: v for k, v in contents(store).items() if k[1] == "classes"} == {
+        k: v for k, v in contents(joined).items() if k[1] == "classes"
+    }
+    assert {k: v for k, v in contents(store).items() if ".blocks" in k[1]} == {
+        k: v for k, v in contents(joined).items() if ".blocks" in k[1]
+    }
+    before = store.info().late.statements
+    assert before == 3 * IDS + 2 * IDS
+    moved = write_lacking(NIGHTS[2], tmp_path / "data").rename(tmp_path / "data" / "night=2026-01-05")
+    store.update(moved)
+    store.vacuum(grace="0s")
+    assert 0 < store.info().late.statements < before
+    assert store.info(verify=True).damaged == ()
+    assert store.maturity("roc_auc", ages=[1]).rows
+    assert store.check("rand_index[c] >= 0 of labelled proven @95%").judgements
+    with pytest.raises(OptionError, match="proves nothing about the others: write 'of labelled'"):
+        store.check("rand_index[c] >= 0.01 proven @95%")
+    found = store.attribute(cluster="c", classes="k")
+    assert (found.basis, 0 < found.labelled_share < 1) == ("labelled rows", True)
+    with pytest.raises(OptionError, match="data after the store lack 'k', which arrived late: leave them out"):
+        store.attribute(data=tmp_path / "data", cluster="c", classes="k", examples="s")
+    store.remove(columns="k")
+    assert [*store._context.begun()[1].statements.runs] == ["", "u"]
+    store.update(labels=write_columns(tmp_path / "last.parquet", [(1, 5, 1, 5, "a")], FURTHER))
+
+
+def test_late_columns_that_cannot_be_are_refused(tmp_path):
+    """With the remedy; nothing is committed."""
+    store, rows = late_columns(tmp_path)
+    version, what = store.info().version, WHAT | {"classes": "k", "metrics": None} | LATE
+    with pytest.raises(DataError, match=r"no column 'k'.*name a table that has it in the first update \(--labels\)"):
+        Store(tmp_path / "none").update(tmp_path / "data", **what)
+    labels = write_columns(tmp_path / "labels.parquet", rows, ("label",))
+    with pytest.raises(DataError, match=r"no column 'k'.*the data lack it as well"):
+        Store(tmp_path / "none").update(tmp_path / "data", **what, labels=labels)
+    with pytest.raises(OptionError, match="nulls='singleton' would count rows whose 'k' has not arrived"):
+        Store(tmp_path / "none").update(
+            tmp_path / "data", **what | {"nulls": "singleton"}, labels=tmp_path / "first.parquet"
+        )
+    with pytest.raises(OptionError, match="'k' arrives late as well: leave out rejects"):
+        store.update(labels=labels, rejects=tmp_path / "rejects.csv")
+    with pytest.raises(DataError, match=r"night=2026-01-02: it has a column 'k', which arrives late in this store"):
+        store.update(write_night(NIGHTS[1], tmp_path / "more"))
+    texts = tmp_path / "texts.parquet"
+    pq.write_table(pa.table({"id": [1], "t": pa.array([1], pa.timestamp("us")), "k": ["a"]}), texts)
+    with pytest.raises(
+        DataError, match=r"texts.parquet: column 'k' has type string, but this store has ids of type int32"
+    ):
+        store.update(labels=texts)
+    numbers = pa.table({"id": [1], "t": pa.array([1], pa.timestamp("us")), "k": [0.5]})
+    pq.write_table(numbers, texts)
+    with pytest.raises(DataError, match="column 'k' has type double"):
+        store.update(labels=texts)
+    pq.write_table(numbers.set_column(2, "k", pa.nulls(1)), texts)
+    with pytest.raises(DataError, match="column 'k' has no values, whose type the first update fixes: name a table"):
+        Store(tmp_path / "none").update(tmp_path / "data", **what | {"unit": None}, labels=texts)
+    nothing = tmp_path / "nothing.parquet"
+    pq.write_table(pa.table({"id": [1], "t": pa.array([1], pa.timestamp("us"))}), nothing)
+    with pytest.raises(DataError, match="no column 'label'"):
+        store.update(labels=nothing)
+    assert store.info().version == version
+    for name in store._context.begun()[1].statements.every_run:
+        path = tmp_path / "store" / "states" / name
+        sound = path.read_bytes()
+        path.write_bytes(sound[:40] + bytes([sound[40] ^ 1]) + sound[41:])
+        with pytest.raises(FormatError, match="late labels cannot be read"):
+            store.update(labels=labels, allow_unmatched=True)
+        path.write_bytes(sound)
+
+
 def create(folder: Path, nights: int = 2, **options: Any) -> Store:
     """A store of some nights, without labels yet."""
     store = Store(folder / "store", threads=1)
@@ -476,7 +656,7 @@ def test_damage_and_bad_rows_are_named(tmp_path):
     store = create(tmp_path)
     store.update(labels=write_labels(tmp_path / "a.parquet", [(1, 1, 1)]), allow_unmatched=True)
     more = write_labels(tmp_path / "b.parquet", [(i, 2, 1) for i in range(IDS)])
-    run, words = store._context.begun()[1].statements.runs[0], "late labels cannot be read"
+    run, words = store._context.begun()[1].statements.every_run[0], "late labels cannot be read"
     files = {
         store.partitions()[0].state(OPEN, of).file: f"{NIGHTS[0]}: .*replace" for of in ("", "ids", "labelled")
     } | {run: words}

@@ -17,6 +17,8 @@ from streameval.evaluation.labels.divided import read_labels
 from streameval.states.keyed.ids import id_type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streameval.engine import Engine
     from streameval.evaluation.labels.statements import LateSource, Statements
     from streameval.scan import Scan
@@ -27,6 +29,11 @@ _LATE = {b"streameval.late": b""}  # metadata of fields that the data lack
 def is_late(field: pa.Field) -> bool:
     """Whether a field of the schema of `with_late_fields` is one that the data lack."""
     return bool((field.metadata or {}).items() >= _LATE.items())
+
+
+def late_field(field: pa.Field) -> pa.Field:
+    """The field of a column that the data lack."""
+    return field.with_metadata((field.metadata or {}) | _LATE)
 
 
 def with_late_fields(source: LateSource | None, scanned: Scan, engine: Engine) -> Scan:
@@ -42,7 +49,7 @@ def with_late_fields(source: LateSource | None, scanned: Scan, engine: Engine) -
             id_type(field.type if one.has_ids else pa.null(), one.column)
         except SchemaError as error:
             raise SchemaError(f"{tables.tasks[0][0].name if tables else name}: {error}") from None
-        schema = schema.append(field.with_metadata((field.metadata or {}) | _LATE))
+        schema = schema.append(late_field(field))
     return replace(scanned, schema=schema)
 
 
@@ -71,6 +78,21 @@ def _by_column(source: LateSource, schema: pa.Schema, engine: Engine) -> list[La
             "rejects (--rejects)",
             "rejects",
         )
+    sources, absent = split_columns(source, lacking, engine)
+    if not source.needed or source.column in schema.names:
+        absent.pop(source.column, None)
+    for error in absent.values():
+        raise error
+    return sources
+
+
+def split_columns(
+    source: LateSource, lacking: Sequence[LateSource], engine: Engine
+) -> tuple[list[LateSource], dict[str, MissingColumnError]]:
+    """The sources of columns that tables have, each with these tables: of the label, then of those that data lack.
+
+    Also returns the errors of the columns that no table has. Raises as `_by_column`.
+    """
     data, absent = dict[str, list[Any]](), dict[str, MissingColumnError]()
     for table in source.inputs():
         scans = []
@@ -91,8 +113,5 @@ def _by_column(source: LateSource, schema: pa.Schema, engine: Engine) -> list[La
                 "or a table",
                 "labels",
             )
-    if not source.needed or source.column in schema.names:
-        absent.pop(source.column, None)
-    for name in absent.keys() - data.keys():
-        raise absent[name]
-    return [replace(one, data=data[one.column]) for one in (source, *lacking) if one.column in data]
+    sources = [replace(one, data=[data[one.column]]) for one in (source, *lacking) if one.column in data]
+    return sources, {name: error for name, error in absent.items() if name not in data}

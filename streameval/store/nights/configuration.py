@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from streameval.errors import FormatError, OptionError, SchemaError
 from streameval.evaluation.families import planned
+from streameval.evaluation.labels.columns import late_field
 from streameval.evaluation.labels.design import LabelDesign
 from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.request import NO_INTERVALS, Request
@@ -94,22 +95,52 @@ def contradiction_error(name: str, value: object, own: object, remedy: str) -> O
     return OptionError(f"{name}={given} contradicts the store's value, {kept}; {remedy}")
 
 
-class Delivered(NamedTuple):
-    """Late labels that arrived.
+class Runs(NamedTuple):
+    """Statements about a column.
 
     Attributes
     ----------
-    runs : published files of statements, oldest first; see `streameval.store.nights.statements`
-    files : name, size and modification time of the files of labels that were read, and the newest night at that time
+    runs : their published files, oldest first; see `streameval.store.nights.statements`
     rows, bytes : number of statements, and size of their files
-    forgotten : places of the files that are read again if they are named, as vacuum may have deleted their statements
     """
 
     runs: Sequence[str] = ()
-    files: Sequence[Sequence[str | int]] = ()
     rows: int = 0
     bytes: int = 0
+
+
+class Delivered(NamedTuple):
+    """Statements that arrived.
+
+    Attributes
+    ----------
+    runs : those about the label, and about each further column that arrives late, by ``""`` and its name
+    files : name, size and modification time of the files of labels that were read, and the newest night at that time
+    forgotten : places of the files that are read again if they are named, as vacuum may have deleted their statements
+    """
+
+    runs: Mapping[str, Runs]
+    files: Sequence[Sequence[str | int]] = ()
     forgotten: Sequence[int] = ()
+
+    @classmethod
+    def read(cls, kept: Mapping[str, Any]) -> Delivered:
+        """Read from the ledger."""
+        return cls(**{**kept, "runs": {name: Runs(**runs) for name, runs in kept["runs"].items()}})
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for the ledger."""
+        return self._asdict() | {"runs": {name: runs._asdict() for name, runs in self.runs.items()}}
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """The columns that arrive late, but for the label."""
+        return tuple(filter(None, self.runs))
+
+    @property
+    def every_run(self) -> list[str]:
+        """The published files of all columns."""
+        return [name for runs in self.runs.values() for name in runs.runs]
 
     @property
     def forgotten_names(self) -> list[str]:
@@ -118,7 +149,7 @@ class Delivered(NamedTuple):
         return sorted({str(self.files[place][0]) for place in self.forgotten} - read)
 
 
-NOTHING_DELIVERED = Delivered()
+NOTHING_DELIVERED = Delivered({"": Runs()})
 
 
 def _check_late(options: Mapping[str, Any]) -> None:
@@ -236,7 +267,9 @@ class Configuration:
         configuration = cls(
             {name: option.plain(options.get(name, option.default)) for name, option in KEPT.items()}, {}
         )
-        configuration = configuration.with_(kept["types"]).delivered(Delivered(**kept.get("statements", {})))
+        configuration = configuration.with_(kept["types"])
+        if "statements" in kept:
+            configuration = configuration.delivered(Delivered.read(kept["statements"]))
         for name, kind in configuration.types.items():
             if name in configuration.late_ids:
                 continue
@@ -246,7 +279,7 @@ class Configuration:
     def to_dict(self) -> dict[str, object]:
         """Plain values for the ledger."""
         plain = {n: v.to_dict() if isinstance(v, ByColumn) else v for n, v in self.options.items()}
-        late = {"statements": self.statements._asdict()} if self.options["on"] else {}
+        late = {"statements": self.statements.to_dict()} if self.options["on"] else {}
         return {"options": plain, "types": self.types, **late}
 
     def __str__(self) -> str:
@@ -334,7 +367,9 @@ class Configuration:
             return None
         where = None if self.options["where"] is None else Where.of(self.options["where"])
         given = {"labels": (), "labels_as_of": None, "rejects": None, "allow_unmatched": True}
-        return LateSource.columns_of(self.options | given, (*(where.columns if where else ()), *self.slicing.columns))
+        others = (*(where.columns if where else ()), *self.slicing.columns)
+        source = LateSource.columns_of(self.options | given, others)
+        return replace(source, further=self.statements.further)
 
     @property
     def no_late_labels(self) -> str:
@@ -348,8 +383,14 @@ class Configuration:
         return {f"on {name}": name for name, _ in self.late.on} if self.late else {}
 
     def delivered(self, statements: Delivered) -> Configuration:
-        """The configuration with these late labels."""
-        return replace(self, statements=statements)
+        """The configuration with these statements about its columns."""
+        runs = {name: runs for name, runs in statements.runs.items() if name in ("", *self.key_columns)}
+        return replace(self, statements=statements._replace(runs=runs))
+
+    def with_late(self, types: Mapping[str, str]) -> Configuration:
+        """The configuration with further columns that arrive late, of these key types."""
+        runs = {**self.statements.runs, **dict.fromkeys(types, Runs())}
+        return replace(self, types=self.types | dict(types), statements=self.statements._replace(runs=runs))
 
     def only(self, due: frozenset[tuple[str, str]]) -> Configuration:
         """That of some states of a night, whose rows may lack weights and slices that were added later."""
@@ -528,9 +569,12 @@ class Configuration:
     def wanted(self, request: Request) -> list[MetricRequest]:
         """The states of partitions with their metrics, planned as in an evaluation of the files."""
         types = {name: self.types.get(name) or ("f8" if name in self.numbers else "hash") for name in self.key_columns}
-        fields = {name: arrow_type(kind) for name, kind in types.items()}  # columns may have no type yet
+        fields = {name: pa.field(name, arrow_type(kind)) for name, kind in types.items()}  # some may have no type yet
+        fields |= {name: late_field(fields[name]) for name in self.statements.further}
         slices = {column: self.types.get(name, COMPUTED) for column, name in self._slices.items()}
-        schema = pa.schema({name: _slices_arrow_type(kind) for name, kind in slices.items()} | fields)
+        schema = pa.schema(
+            [*((n, _slices_arrow_type(k)) for n, k in slices.items() if n not in fields), *fields.values()]
+        )
         return planned(request, Scan(schema, (Piece("_", "_", 0, 0, 0, "_", source=_Nothing()),), 0, 0))
 
     @cached_property

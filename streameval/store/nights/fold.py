@@ -21,7 +21,14 @@ import pyarrow as pa
 
 from streameval import scan
 from streameval.engine.fold import TASK_ROWS
-from streameval.errors import ClusterError, CorruptFileError, DataError, MissingColumnError, MissingInputError
+from streameval.errors import (
+    ClusterError,
+    CorruptFileError,
+    DataError,
+    MissingColumnError,
+    MissingInputError,
+    SchemaError,
+)
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.files import Files
 from streameval.scan.derived import SlicingColumn
@@ -33,7 +40,7 @@ from streameval.store.nights.open_rows import ROW, labels_for, with_units, write
 from streameval.store.nights.partitions import fingerprint, is_same
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.cluster import ClusterEngine
@@ -188,18 +195,24 @@ def _plan(partition: Partition, configuration: Configuration, threads: int, *, s
     name = partition.name  # also numbers the rows: every night is folded without knowing those before it
     pieces = tuple(replace(piece, partition=name, origin=name) for piece in planned.pieces)
     planned = replace(planned, pieces=pieces)
+    for column in configuration.statements.further:
+        if column in planned.schema.names:
+            raise SchemaError(
+                f"{name}: it has a column {column!r}, which arrives late in this store (--labels): leave it out, or "
+                "create another store"
+            )
     return configuration.widen_columns(planned) if pieces else planned
 
 
 def _scan(configuration: Configuration, files: Sequence[scan.File], columns: Sequence[str], threads: int) -> scan.Scan:
-    """Plan a scan; if classes or units are missing where labels arrive late, the error says that these may not."""
+    """Plan a scan; if classes or units are missing where labels arrive late, the error says how these may, too."""
     try:
         return scan.plan(files, columns, threads=threads, on_error="skip")
     except MissingColumnError as error:
-        if configuration.late is None or error.column not in (configuration.options[n] for n in ("classes", "unit")):
+        named = (configuration.options[name] for name in ("classes", "unit"))
+        if configuration.late is None or configuration.design or error.column not in named:
             raise
-        remedy = "write the column into the data, or evaluate the files (evaluate DATA --labels)"
-        late = f"in a store, labels alone may arrive late: {remedy}"
+        late = "to let it arrive late, name a table that has it in the first update (--labels)"
         raise MissingColumnError(f"{error}; {late}", error.column, error.similar) from None
 
 
@@ -261,12 +274,14 @@ class Folding:
     files : writes the states
     skip : whether to leave out unreadable files; otherwise their partition cannot be folded
     late : late labels of a store that takes them
+    changed : the further columns that arrive late with new statements; None for all
     """
 
     configuration: Configuration
     files: StateFiles
     skip: bool
     late: LateLabels | None = None
+    changed: Collection[str] | None = None
 
     def fold(self, due: _Planned, engine: Engine) -> Night | DataError:
         """Fold one partition, write its states, and compute its metrics; or the reason why it cannot be folded.
@@ -354,7 +369,7 @@ class Folding:
         """Fold an open night anew from its rows into the states that depend on labels; raises as `fold_rows`."""
         entry = night.entry
         configuration, new, nulls = self.configuration, dict[tuple[str, str], StoredState](), dict[str, int]()
-        for every, due in enumerate(dependent_states(configuration)):
+        for every, due in enumerate(dependent_states(configuration, self.changed)):
             folding = self.only(entry, due)
             if folding.configuration.due or not every:
                 kept, folded = folding.fold_rows(night, engine, every=bool(every))
@@ -369,11 +384,18 @@ class Folding:
         return replace(entry, labels=labels, states=states, updated=datetime.now(UTC), facts=facts)
 
 
-def dependent_states(configuration: Configuration) -> tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]]:
-    """The states that depend on labels: those of labelled rows, and those that count the other rows as well."""
+def dependent_states(
+    configuration: Configuration, changed: Collection[str] | None = None
+) -> tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]]:
+    """The states that depend on labels: those of labelled rows, and those that count the other rows as well.
+
+    The latter also depend on further columns that arrive late, if these have changed.
+    """
     specs = configuration.specs
+    late = {*configuration.statements.further} if changed is None else {*changed}
     some = frozenset(key for key, spec in specs.items() if not spec.traits.unlabelled)
-    every = frozenset(key for key in specs.keys() - some if not specs[key].traits.ignores_labels)
+    rest = specs.keys() - some
+    every = frozenset(key for key in rest if not specs[key].traits.ignores_labels or late & {*specs[key].columns})
     return some, every
 
 

@@ -27,7 +27,7 @@ from streameval.store.nights.merge import Column, Nights, finalize_nights
 from streameval.store.nights.open_nights import newest_day
 from streameval.store.nights.open_rows import OPEN, OpenNight
 from streameval.store.nights.partitions import select_entries
-from streameval.store.nights.statements import LabelsByAge, reach, read_statements
+from streameval.store.nights.statements import LabelsByAge, reach, read_others, read_statements
 from streameval.wording import canonical, digits, plural
 
 if TYPE_CHECKING:
@@ -236,7 +236,8 @@ class Aging:
     folding : folds them
     due : the states of the columns, each time with whether they take every row, or the labelled ones alone
     columns : the columns with their metrics
-    labels : all statements of the store
+    labels : all statements of the store about labels
+    others : the values of further columns that arrive late, whatever their age
     clock : when the last of nights and labels arrived, in microseconds since 1970
     engine : the engine of the run
     shared : requests of the states that are those of all nights (`MetricRequest.of_store`), with the states
@@ -247,6 +248,7 @@ class Aging:
     due: Sequence[tuple[bool, frozenset[tuple[str, str]]]]
     columns: Sequence[Column]
     labels: LabelsByAge
+    others: tuple[LateLabels, ...]
     clock: int
     engine: ThreadEngine
     shared: Sequence[tuple[MetricRequest, State]]
@@ -268,7 +270,8 @@ class Aging:
         due = [(bool(every), own & some) for every, some in enumerate(dependent_states(configuration)) if own & some]
         labels = LabelsByAge(read_statements(configuration, files), configuration)
         folding = Folding(configuration, files, skip=False)
-        return cls(stored, folding, due, columns, labels, labels.clock(newest), engine, shared)
+        others = read_others(configuration, files)
+        return cls(stored, folding, due, columns, labels, others, labels.clock(newest), engine, shared)
 
     def reached(self, entry: Entry, ages: Sequence[int]) -> list[int]:
         """Those of some ages that a night has reached."""
@@ -296,7 +299,7 @@ class Aging:
         """An open night with some labels, at an age that follows; `of_every` are the clusters of its every row."""
         states: dict[StoredSpec, State] = {}
         for every, due in self.due:
-            folding = replace(self.folding, late=late).only(night.entry, due)
+            folding = replace(self.folding, late=replace(late, others=self.others)).only(night.entry, due)
             states |= folding.fold_rows(night, self.engine, every=every)[1].states
             counts = cast("LabelCounts", states[self.folding.configuration.folding.label])
             if not counts.neg + counts.pos:

@@ -94,10 +94,11 @@ def labels_for(labels: LateLabels, schema: pa.Schema, name: str) -> LateLabels:
                 f"{name}: column {one.name!r} has type {field.type}, but the ids of the store are {one.kind}: cast it"
             )
         ids.append(replace(one, uuid=(field.metadata or {}).items() >= UUIDS.items()))
+    labels = replace(labels, ids=tuple(ids), others=tuple(replace(one, ids=tuple(ids)) for one in labels.others))
     if labels.column not in schema.names:
-        return replace(labels, ids=tuple(ids))
+        return labels
     values = cast_labels(labels.values, schema.field(labels.column).type, f"{name}: label column {labels.column!r}")
-    return replace(labels, ids=tuple(ids), values=values, own=True)
+    return replace(labels, values=values, own=True)
 
 
 class Segment(NamedTuple):
@@ -223,7 +224,10 @@ class _RowWriter:
         sums = [zlib.crc32(written[start:end]) for start, end in pairwise(ends)]
         self._sink.write(written[ends[0] : ends[-1]])
         self.segments.append(segment._replace(places=before + np.array(ends), sums=np.array(sums, np.uint32)))
-        labelled = _find(table, self._labels.table) != ABSENT
+        labelled = np.zeros(self._rows, np.bool_)
+        for one in (self._labels, *self._labels.others):
+            codes = _find(table, one.table)
+            labelled |= codes != np.iinfo(codes.dtype).max
         if self._labels.own:
             labelled |= table[self._labels.column].is_valid().to_numpy()
         at = np.flatnonzero(labelled)
@@ -298,7 +302,8 @@ def _own_blocks(request: Request) -> Blocks | None:
     """The blocks of the units of a request; None without units, or if their column serves another purpose."""
     unit = request.resampling.unit
     kept = replace(request, resampling=NO_INTERVALS, late=None).columns
-    shared = unit in {*kept, *request.slicing.sources}
+    late = request.late.further if request.late else ()
+    shared = unit in {*kept, *request.slicing.sources, *late}
     return None if unit is None or shared or request.design else request.resampling.blocks
 
 
@@ -459,7 +464,10 @@ class OpenNight:
         rows, own = rows.take(pa.array(at)), own if own is None else own.take(pa.array(at))
         number = rows[ROW] if ROW in rows.column_names else pa.array(at)
         kept = {*columns, _BLOCK} - {labels.column}
+        others = [(one.column, one.of_codes(_find(rows, one.table), None)) for one in labels.others]
         rows = rows.select([name for name in rows.column_names if name in kept])
+        for name, values in others:
+            rows = rows.append_column(name, values)
         return rows.append_column(labels.column, labels.of_codes(codes[at], own)).append_column(ROW, number)
 
 

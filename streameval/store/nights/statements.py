@@ -7,7 +7,7 @@ open nights ago.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -19,14 +19,24 @@ import pyarrow.parquet as pq
 from streameval.errors import FormatError
 from streameval.evaluation.labels.statements import join_codes, label_type, resolve
 from streameval.scan import READ_ERRORS, reason
-from streameval.states.late import ABSENT, WITHDRAWN, IdColumn, IdTable, LateLabels, find_codes
-from streameval.store.nights.configuration import Delivered
+from streameval.scan.widen import widen
+from streameval.states.late import (
+    ABSENT,
+    WIDE_WITHDRAWN,
+    WITHDRAWN,
+    IdColumn,
+    IdTable,
+    LateLabels,
+    are_labels,
+    find_codes,
+)
+from streameval.store.nights.configuration import Delivered, Runs, arrow_type
 from streameval.store.nights.open_nights import newest_day, open_days
 from streameval.store.nights.open_rows import OPEN, OpenNight
 from streameval.store.nights.partitions import day_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streameval.evaluation.labels.statements import LateSource, Resolved
     from streameval.store.files.entries import Entry
@@ -47,8 +57,8 @@ class Statements(NamedTuple):
     times : int64 array of shape (n,), microseconds since 1970; 0 without times
     arrivals : int64 array of shape (n,), number of the delivery
     nights : int64 array of shape (n,), the newest night at the arrival, as `date.toordinal`
-    codes : uint8 array of shape (n,), places in `values`; `WITHDRAWN` for null
-    values : the labels
+    codes : uint8 array of shape (n,), places in `values`, and `WITHDRAWN` for null; of ids uint32, and `WIDE_WITHDRAWN`
+    values : the labels, or ids
     """
 
     first: Array
@@ -60,16 +70,18 @@ class Statements(NamedTuple):
     values: pa.Array
 
     @classmethod
-    def of(cls, table: pa.Table) -> Statements:
-        """The statements of a table as `to_arrow` gives it."""
+    def of(cls, table: pa.Table, *, wide: bool) -> Statements:
+        """The statements of a table as `to_arrow` gives it; `wide` if they are about ids."""
         label = table["label"].combine_chunks().dictionary_encode()
-        codes = label.indices.cast(pa.uint8()).fill_null(WITHDRAWN).to_numpy()
+        kind, none = (pa.uint32(), WIDE_WITHDRAWN) if wide else (pa.uint8(), WITHDRAWN)
+        codes = label.indices.cast(kind).fill_null(none).to_numpy()
         return cls._make([*(table[name].to_numpy() for name in _KEYS), codes, label.dictionary])
 
     @classmethod
     def joined(cls, parts: Sequence[Statements], what: str) -> Statements:
         """The statements of several parts, whose labels fit together; raises `LabelError` if there are too many."""
-        kind = label_type({part.values.type for part in parts})
+        kinds = {part.values.type for part in parts}
+        kind = label_type(kinds) if parts[0].codes.dtype == np.uint8 else widen(kinds)
         codes, values = join_codes([part._replace(values=part.values.cast(kind)) for part in parts], what)
         return cls._make([*(np.concatenate([part[i] for part in parts]) for i in range(len(_KEYS))), codes, values])
 
@@ -88,7 +100,7 @@ class Statements(NamedTuple):
 
     def to_arrow(self) -> pa.Table:
         """A table with the labels in place of their codes."""
-        label = self.values.take(pa.array(self.codes, mask=self.codes == WITHDRAWN))
+        label = self.values.take(pa.array(self.codes, mask=~are_labels(self.codes)))
         return pa.table({**dict(zip(_KEYS, self[: len(_KEYS)], strict=True)), "label": label})
 
 
@@ -99,18 +111,19 @@ def write_run(statements: Statements, files: PublishedFiles) -> tuple[str, int]:
     return files.publish(lambda sink: pq.write_table(table, sink, compression="zstd", write_statistics=False, **layout))
 
 
-def no_statements() -> Statements:
+def no_statements(*, wide: bool) -> Statements:
     """The statements of a store before any delivery."""
     words, numbers = np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    return Statements(words, words, numbers, numbers, numbers, np.zeros(0, np.uint8), pa.nulls(0))
+    codes = np.zeros(0, np.uint32 if wide else np.uint8)
+    return Statements(words, words, numbers, numbers, numbers, codes, pa.nulls(0))
 
 
-def read_runs(files: PublishedFiles, runs: Iterable[str]) -> list[Statements]:
+def read_runs(files: PublishedFiles, runs: Iterable[str], *, wide: bool) -> list[Statements]:
     """The statements of runs; raises `FormatError` if one cannot be read."""
     statements = []
     for name in runs:
         try:
-            statements.append(Statements.of(pq.read_table(pa.BufferReader(files.load(name)))))
+            statements.append(Statements.of(pq.read_table(pa.BufferReader(files.load(name))), wide=wide))
         except (FormatError, *READ_ERRORS) as error:
             why = "restore it from a backup, or create another store from all labels"
             raise FormatError(
@@ -119,15 +132,29 @@ def read_runs(files: PublishedFiles, runs: Iterable[str]) -> list[Statements]:
     return statements
 
 
-def read_statements(configuration: Configuration, files: PublishedFiles) -> Statements:
-    """All statements of a store."""
-    parts = read_runs(files, configuration.statements.runs)
-    return Statements.joined(parts, "the labels of the store") if parts else no_statements()
+def read_statements(configuration: Configuration, files: PublishedFiles, column: str = "") -> Statements:
+    """All statements of a store about the label or a further column."""
+    parts = read_runs(files, configuration.statements.runs[column].runs, wide=bool(column))
+    return Statements.joined(parts, "the labels of the store") if parts else no_statements(wide=bool(column))
 
 
 def read_labels(configuration: Configuration, files: PublishedFiles) -> LateLabels:
-    """The label of each id that follows from all statements of a store."""
-    return resolve_all(read_statements(configuration, files), cast("LateSource", configuration.late), configuration)[0]
+    """The label of each id that follows from all statements of a store, and the values of further columns."""
+    labels, _, _ = resolve_all(read_statements(configuration, files), sources_of(configuration)[0], configuration)
+    return replace(labels, others=read_others(configuration, files))
+
+
+def read_others(configuration: Configuration, files: PublishedFiles) -> tuple[LateLabels, ...]:
+    """The values of each id in the further columns that arrive late."""
+    sources = sources_of(configuration)[1:]
+    every = [read_statements(configuration, files, source.column) for source in sources]
+    return tuple(resolve_all(one, source, configuration)[0] for one, source in zip(every, sources, strict=True))
+
+
+def sources_of(configuration: Configuration) -> list[LateSource]:
+    """What arrives late, column by column, labels first."""
+    source = cast("LateSource", configuration.late)
+    return [source, *(replace(source, column=name, wide=True) for name in source.further)]
 
 
 def resolve_all(
@@ -137,9 +164,12 @@ def resolve_all(
     ids = _words(every, configuration)
     found = resolve(ids, [every.times], every.codes, every.arrivals if source.conflicts == "latest" else None)
     latest = found.order[found.last]
-    codes = np.where(found.conflict, WITHDRAWN, every.codes[latest]).astype(np.uint8)
+    codes = np.where(found.conflict, np.iinfo(every.codes.dtype).max - 1, every.codes[latest]).astype(every.codes.dtype)
     words = every.first[latest], every.second[latest if len(ids) > 1 else latest[:0]]
-    late = LateLabels.of(source.column, _columns(configuration), every.values, codes, words, own=False)
+    values = every.values
+    if source.wide and pa.types.is_null(values.type):  # before any statement
+        values = values.cast(arrow_type(configuration.types[source.column]))
+    late = LateLabels.of(source.column, _columns(configuration), values, codes, words, own=False)
     return late, words[0][found.conflict], found
 
 
@@ -157,7 +187,11 @@ def _words(statements: Statements, configuration: Configuration) -> list[Array]:
 
 def table_of(statements: Statements, configuration: Configuration) -> IdTable:
     """The distinct ids of some statements."""
-    words = _words(statements, configuration)
+    return _distinct(_words(statements, configuration))
+
+
+def _distinct(words: Sequence[Array]) -> IdTable:
+    """The table of distinct ids, from their words."""
     order = np.lexsort(list(reversed(words)))
     new = np.ones(order.size, np.bool_)
     new[1:] = np.any([word[order[1:]] != word[order[:-1]] for word in words], axis=0)
@@ -219,15 +253,21 @@ def reach(name: str, age: int) -> int:
     return (day_of(name, "").toordinal() + 1 - _EPOCH + age) * _DAY
 
 
-def find_unused(entries: Sequence[Entry], configuration: Configuration, files: PublishedFiles) -> Statements | None:
+def find_unused(entries: Sequence[Entry], configuration: Configuration, files: PublishedFiles) -> dict[str, Statements]:
     """The statements to keep, if others are of ids that no open night has, and all arrived a span of open nights ago.
 
-    None if all are to be kept.
+    By their column, but for those of which all are to be kept.
     """
-    delivered = configuration.statements
-    if not delivered.rows or not entries:
-        return None
-    every = read_statements(configuration, files)
+    columns = [column for column, runs in configuration.statements.runs.items() if runs.rows and entries]
+    kept = {column: _find_used(entries, configuration, files, column) for column in columns}
+    return {column: statements for column, statements in kept.items() if statements is not None}
+
+
+def _find_used(
+    entries: Sequence[Entry], configuration: Configuration, files: PublishedFiles, column: str
+) -> Statements | None:
+    """The statements about a column to keep; None if all are."""
+    every = read_statements(configuration, files, column)
     is_old = every.nights < newest_day(entry.partition for entry in entries) - open_days(configuration)
     if not is_old.any():
         return None
@@ -255,8 +295,26 @@ def _find(table: IdTable, ids: IdTable) -> Array:
     return codes
 
 
-def write_all(statements: Statements, delivered: Delivered, files: PublishedFiles) -> Delivered:
-    """Write all statements as one run, in place of those of `delivered`; its files may have had others."""
-    name, nbytes = write_run(statements, files)
-    forgotten = range(len(delivered.files))
-    return Delivered([name], delivered.files, statements.first.size, nbytes, list(forgotten))
+def write_all(kept: Mapping[str, Statements], delivered: Delivered, files: PublishedFiles) -> Delivered:
+    """Write all statements about some columns as one run each, in place of those of `delivered`.
+
+    Its files may have had others.
+    """
+    runs = dict(delivered.runs)
+    for column, statements in kept.items():
+        name, nbytes = write_run(statements, files)
+        runs[column] = Runs([name], statements.first.size, nbytes)
+    return Delivered(runs, delivered.files, list(range(len(delivered.files))))
+
+
+def ids_of(labels: LateLabels) -> IdTable:
+    """The ids of all statements."""
+    return join_ids([one.table for one in (labels, *labels.others)])
+
+
+def join_ids(tables: Sequence[IdTable]) -> IdTable:
+    """The distinct ids of several tables."""
+    if len(tables) == 1:
+        return tables[0]
+    first, second = (np.concatenate([table[i] for table in tables]) for i in (0, 1))
+    return _distinct([first, second] if second.size else [first])

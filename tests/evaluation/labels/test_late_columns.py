@@ -120,7 +120,7 @@ def test_late_columns_that_cannot_be_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "night=2026-01-01"
     folder.mkdir()
     pq.write_table(DATA, folder / "part-0.parquet")
-    with pytest.raises(DataError, match="in a store, labels alone may arrive late: write the column into the data"):
+    with pytest.raises(DataError, match="name a table that has it in the first update"):
         Store(tmp_path / "store").update(folder, **WHAT, on="id")
 
 

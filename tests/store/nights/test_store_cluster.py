@@ -46,14 +46,17 @@ def kept(store: Store) -> list[Any]:
 
 
 def test_late_labels_touch_nights_on_workers(client: Any, data: Path, tmp_path: Path) -> None:
-    """The bytes of threads, of new nights and of those that get labels; an error keeps its words."""
+    """The bytes of threads, of new nights and of those that get labels and classes; an error keeps its words."""
     there, here = Store(tmp_path / "there", client=client), Store(tmp_path / "here", threads=2)
     ids = pq.read_table(data / NIGHTS[1], columns=["message_id"])["message_id"]
     for name, label in (("good", pa.array([i % 3 == 0 for i in range(len(ids))])), ("bad", pa.array(range(len(ids))))):
         table = pa.table({"message_id": ids.slice(0, 100), "label": label.slice(0, 100).cast(pa.int8())})
-        pq.write_table(table, tmp_path / f"{name}.parquet")
+        pq.write_table(table.append_column("kind", pa.array(range(100))), tmp_path / f"{name}.parquet")
+    none = pa.table({"message_id": ids.slice(0, 1), "label": pa.nulls(1, pa.int8()), "kind": [0]})
+    pq.write_table(none, tmp_path / "none.parquet")
+    late = {"on": "message_id", "label_conflicts": "latest", "classes": "kind", "labels": tmp_path / "none.parquet"}
     for store in (there, here):
-        store.update([data / name for name in NIGHTS[:3]], **FEW, on="message_id", label_conflicts="latest")
+        store.update([data / name for name in NIGHTS[:3]], **FEW, **late)
         assert store.update(data / NIGHTS[3], labels=tmp_path / "good.parquet").changed == (NIGHTS[1],)
     assert kept(there) == kept(here)
     refuses(LabelError, r"bad\.parquet: .*; correct the labels", there.update, labels=tmp_path / "bad.parquet")
