@@ -381,8 +381,7 @@ class LabelSample(Small):
         refined = list(estimates)
         for i, error in zip(due, errors.tolist(), strict=True):
             one, entry = estimates[i], _entry(metrics[i])
-            chosen = entry.thresholded or entry.useless  # a maximum of estimates is too high
-            reason = self.scarce or (DEPENDS if chosen and self._free.any() else None)
+            reason = self.scarce or (_chosen(metrics[i]) if self._free.any() else None)
             if any(math.isclose(one.scalar.value, end, rel_tol=0, abs_tol=EQUAL) for end in (entry.low, entry.high)):
                 reason = at_end(one.scalar.value)
             if one.scalar.exact:
@@ -410,6 +409,13 @@ def _entry(metric: Metric) -> Entry:
     return entry_of(metric.name) or other
 
 
+def _chosen(metric: Metric) -> str | None:
+    """Why a value that is a maximum over the sampled labels, so too high on average, has no interval; else None."""
+    entry = _entry(metric)
+    return FITTED if metric.name == "corp.dsc" else DEPENDS if entry.thresholded or entry.useless else None
+
+
 UNSEEN = "it is the same without each block of labels, which do not show how it varies"
 DEPENDS = "its threshold depends on the labels; name one (--at threshold=)"
+FITTED = "the isotonic fit follows the sampled labels, which it tells apart better than others"
 POINTS = "areas down to a rank are not estimated from sampled labels; name a point (--at share=)"

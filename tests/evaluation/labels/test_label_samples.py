@@ -91,14 +91,14 @@ def test_a_census_is_called_one_in_every_output() -> None:
     assert "All 300 rows have a class: a census, not an estimate." in str(classes)
 
 
-def test_the_largest_difference_of_rates_has_no_interval() -> None:
-    """It is chosen by the labels, so it is too high: by 0.9 standard deviations from 20 positives."""
+def test_a_maximum_over_sampled_labels_has_no_interval() -> None:
+    """They choose it, so it is too high: by 0.9 standard deviations from 20 positives, the CORP discrimination by 1."""
     sample = table(rows(2000, 4), np.random.default_rng(1).random(2000) < 0.3)
-    metrics = ["max_informedness", "ks", "cost_min@fp=1,fn=3", "f1_max"]
+    metrics = ["max_informedness", "ks", "cost_min@fp=1,fn=3", "f1_max", "corp.dsc"]
     for one in evaluate(sample, score="s", metrics=metrics, sampled_by="uniform").results:
         assert one.ci_lower is None
         assert one.value == one.value
-        assert "its threshold depends on the labels" in str(one.ci_reason)
+        assert ("isotonic fit" if one.metric == "corp.dsc" else "threshold depends on the labels") in str(one.ci_reason)
 
 
 def test_a_value_that_rounding_takes_off_its_end_has_no_interval() -> None:
