@@ -544,6 +544,9 @@ COMMANDS = [
      "+ --where \"letter <> 'b'\""),
     ("evaluate one --score score --labels labels.parquet --on id --labels-as-of 2020-01-01 --label-time seen",
      "are later than labels_as_of (--labels-as-of): choose", "+ --allow-unmatched"),
+    ("evaluate one --score score --label verdict --labels labels.parquet --on id --sampled-by uniform",
+     "by a column of unique ids (--on)",
+     "evaluate one --score score --label verdict --labels labels.parquet --on key=id --sampled-by uniform"),
     ("evaluate one --score score --labels labels.parquet --on nope", "name the ids with on (--on)",
      "evaluate one --score score --labels labels.parquet --on id"),
     ("evaluate one --score score --labels labels.parquet --on id=nope", "'column_of_the_data=column_of_the_labels'",
@@ -583,7 +586,7 @@ COMMANDS = [
     ("update new data --score score --sampled-by uniform; vacuum new --keep 1d", "leave it out", "vacuum new"),
     ("update new data --score score; plan-labels one --id key --score score --for flagged@threshold=.2 --pilot new",
      "(update --sampled-by uniform)",
-     "update n data --score score --sampled-by uniform; plan-labels one --id key --score score --for ks --pilot n"),
+     "update n data --score score --sampled-by uniform; plan-labels one --id key --score score --for gini --pilot n"),
     ("update new data --score score --by country --max-slices 1", "the store's limit with add", "+ --max-slices 2"),
     ("update new data --score score --score other; check new --rule 'roc_auc >= 0.1'", "roc_auc[score] in a rule",
      "check new --rule 'roc_auc[score] >= 0.1'"),
@@ -684,7 +687,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for zone in ("UTC", None):
         put(root / "zones" / f"{zone}.parquet", sent=pa.array(times, pa.timestamp("us", zone)))
     for name, labels in (("labels", [0, 0, 1, 1]), ("other", [1, 1, 0, 0]), ("twice", [0, 1, 1, 1])):
-        put(root / f"{name}.parquet", label=labels, seen=times, score=None, country=None, late=list("xxyy"))
+        put(
+            root / f"{name}.parquet",
+            label=labels,
+            verdict=labels,
+            seen=times,
+            score=None,
+            country=None,
+            late=list("xxyy"),
+        )
     texts = pa.table({"id": range(201), "label": map(str, range(201)), "spam": [i % 2 for i in range(201)]})
     pq.write_table(texts, root / "texts.parquet")
     Store(root / "s").update(root / "data", score="score", cluster="id", metrics=["roc_auc", "aul"])
