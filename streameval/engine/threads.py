@@ -234,7 +234,7 @@ class ThreadEngine:
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; shards of all states are finalized in parallel."""
-        shards = [(i, shard) for i, (state, _) in enumerate(jobs) for shard in state.shards()]
+        shards = [(i, shard) for i, (state, _) in enumerate(jobs) for shard in state.shards(self.budget)]
 
         def one(item: tuple[int, tuple[int, int]]) -> list[list[Any]]:
             i, shard = item

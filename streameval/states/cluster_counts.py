@@ -245,7 +245,11 @@ class ClusterCounts(Stored):
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals that can be finalized independently; the first one includes the null ids."""
-        return (self.keyed.intervals() or [(0, 0)]) if self.every is None else buckets(self)
+        return (self.keyed.shards(budget) or [(0, 0)]) if self.every is None else buckets(self)
+
+    def _is_first(self, shard: Interval) -> bool:
+        """Whether a shard includes the null ids; the first one begins at the same bucket under every budget."""
+        return shard[0] == self.shards()[0][0]
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[SizeTable]:
         """The size table of a shard, as the only part."""
@@ -255,7 +259,7 @@ class ClusterCounts(Stored):
         sizes, labelled = self.labelled_clusters(shard, budget)
         tables = [replace(sizes, labelled=np.zeros_like(sizes.size))]
         tables += [SizeTable(size, np.zeros_like(size), one.pos, one.neg + one.pos) for one, size in labelled]
-        if shard == self.shards()[0] and (rows := int(self.single_rows.sum())):
+        if self._is_first(shard) and (rows := int(self.single_rows.sum())):
             single = np.array([rows, self.single_rows[1], rows - self.bare_rows[0]])
             tables.append(SizeTable(np.ones(1, np.int64), *single.reshape(3, 1)))
         yield SizeTable.union(tables)
@@ -278,7 +282,7 @@ class ClusterCounts(Stored):
         sweep = Sweep(BLOCKS)
         for counts in self.keyed.grouped(shard, budget):
             sweep.add_units(blocks_of(unmix(counts.keys), BLOCKS), counts.neg, counts.pos)
-        if shard == self.shards()[0]:
+        if self._is_first(shard):
             sweep.add_lone(null_rows_by_block(self.single_rows))
         return sweep.result()
 
@@ -294,7 +298,7 @@ class ClusterCounts(Stored):
         clusters, positives = np.zeros((2, _SMALL), np.int64)
         given = keyed, shard, budget, clusters, positives
         tables = [SizeTable.of(*each) for each in by_tables(*given, impure) if each[0].size]
-        if self.every is None and shard == self.shards()[0]:
+        if self.every is None and self._is_first(shard):
             clusters[1] += self.single_rows.sum()
             positives[1] += self.single_rows[1]
         sizes = np.flatnonzero(clusters)

@@ -243,6 +243,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "SLAB", 1 << 9)
     monkeypatch.setattr(runs, "REFINE", 1 << 11)
     monkeypatch.setattr(runs, "WEIGHED", 1 << 11)
+    monkeypatch.setattr(runs, "_SHARDS", 4)
     monkeypatch.setattr(runs.KeyedCounts.intervals, "__defaults__", (300,))
     monkeypatch.setattr(fold, "BATCH_ROWS", 1 << 9)
     monkeypatch.setattr(fold, "TASK_ROWS", 1 << 8)
@@ -300,6 +301,20 @@ def test_results_are_the_same_bytes_for_any_layout(tmp_path: Path, approx: bool)
         if budget is not None and not approx:
             assert run._engine.budget.spilled > 0
     assert len(found) == 1
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize(("threads", "budget"), [(1, None), (2, None), (1, "100kB"), (3, "40kB")])
+def test_null_ids_count_once_for_any_shards(threads: int, budget: str | None) -> None:
+    """Those of singletons, which no bucket has; the budget decides how many shards there are."""
+    table, null = _sample(), np.arange(6000) % 5 == 0
+    ids, place = table["campaign"].to_numpy(), table.column_names.index("campaign")
+    alone, nulls = (pa.array(np.where(null, -1 - np.arange(6000), ids)), pa.array(ids, mask=null))
+    options: dict[str, Any] = {"cluster": "campaign", "threads": threads, "memory": budget}
+    one, other = (
+        evaluate(table.set_column(place, "campaign", column), nulls="singleton", **options) for column in (alone, nulls)
+    )
+    assert one.scalars() == other.scalars()
 
 
 @pytest.mark.usefixtures("tiny")

@@ -263,7 +263,7 @@ class ScoreCounts(Stored):
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals of buckets that can be finalized independently, from the best scores to the worst."""
-        return self.keyed.intervals()
+        return self.keyed.shards(budget)
 
     def between(self, low: float, high: float) -> Interval:
         """An interval of buckets with all scores from `low` to `high`, perhaps slightly too large."""
