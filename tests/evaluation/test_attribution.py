@@ -14,15 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from files import put
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import run
 from refusals import refuses
 
 from streameval import Store, attribute, evaluate
 from streameval.arrays.contingency import ContingencyTable
-from streameval.cli import main
 from streameval.errors import CorruptFileError, MissingColumnError, NullError, OptionError, SchemaError
 from streameval.evaluation.attribution import Run, forecasts
 from streameval.metrics.clusters import WorstImpure
@@ -263,7 +262,7 @@ def test_texts_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
         assert (row["cluster"], [cell["class"] for cell in row["largest"]]) == (r"\xff", ["q", r"\xf0"])
         assert row["examples"] == [{"class": "q", "values": ["q"]}, {"class": r"\xf0", "values": [r"\xf0"]}]
     words = ["attribute", str(tmp_path / "a.parquet"), "--cluster", "c", "--label", "label", "--json", "-"]
-    assert json.loads(CliRunner().invoke(main, words).stdout)["impure"][0]["cluster"] == r"\xff"
+    assert json.loads(run(*words).stdout)["impure"][0]["cluster"] == r"\xff"
 
 
 def test_examples_are_values_of_their_cells() -> None:
@@ -343,26 +342,26 @@ def test_bad_input_is_refused(options: dict[str, Any], error: type[Exception], m
     refuses(error, message, attribute, table, cluster="c", **options)
 
 
-def run(*words: str) -> str:
+def attributed(*words: str) -> str:
     """The standard output of the command."""
-    done = CliRunner().invoke(main, ["attribute", str(SPAM), *words])
+    done = run("attribute", SPAM, *words)
     assert done.exit_code == 0, done.output
     return done.output
 
 
 def test_the_worst_clusters_of_real_messages(tmp_path: Path) -> None:
     """Ten clusters are most of all false pairs, one campaign nearly all missed pairs; all outputs say the same."""
-    out = run("--cluster", "cluster_loose", "--classes", "campaign", "--label", "label", "--top", "10")
+    out = attributed("--cluster", "cluster_loose", "--classes", "campaign", "--label", "label", "--top", "10")
     assert "10 clusters of 5,930 are 88.0% of all 8,836 false pairs" in out
     assert "27933488048882903" in out
     assert "(159)" in out
-    found = json.loads(run("--cluster", "cluster_loose", "--classes", "campaign", "--top", "10", "--json", "-"))
+    found = json.loads(attributed("--cluster", "cluster_loose", "--classes", "campaign", "--top", "10", "--json", "-"))
     assert [len(found[name]) for name in ("merges", "splits")] == [10, 10]
     assert found["splits"][0]["class"] == 16
     assert found["splits"][0]["missed_pairs"] == 114_232
-    run("--cluster", "cluster_loose", "--classes", "campaign", "--quiet", "--out", str(tmp_path / "made"))
+    attributed("--cluster", "cluster_loose", "--classes", "campaign", "--quiet", "--out", str(tmp_path / "made"))
     assert pq.read_table(tmp_path / "made" / "merges.parquet")["false_pairs"][0].as_py() == 4950
-    refused = CliRunner().invoke(main, ["attribute", str(SPAM), "--cluster", "cluster_loose", "--top", "3"])
+    refused = run("attribute", SPAM, "--cluster", "cluster_loose", "--top", 3)
     assert refused.exit_code == 2
     assert "--classes" in refused.output
 
@@ -384,7 +383,7 @@ def test_an_evaluation_attributes_from_its_states() -> None:
 
 def test_what_changed_between_two_clusterings() -> None:
     """Loose clusters only merge tight ones: nothing was split, and most of the data stayed."""
-    out = run("--cluster", "cluster_loose", "--changed-from", "cluster_tight")
+    out = attributed("--cluster", "cluster_loose", "--changed-from", "cluster_tight")
     assert "Merged since cluster_tight" in out
     assert "no earlier cluster was split" in out
     assert "6,187 of 7,531 rows (82.2%) stayed" in out
@@ -399,7 +398,7 @@ def test_pure_clusters_in_partitions_give_empty_tables(tmp_path: Path) -> None:
     )
     assert [each.num_rows for each in found.tables().values()] == [0, 0, 0, 1]
     assert "partition" in found.merges.column_names
-    out = CliRunner().invoke(main, ["attribute", str(folder), "--cluster", "c", "--classes", "k", "--label", "label"])
+    out = run("attribute", folder, "--cluster", "c", "--classes", "k", "--label", "label")
     assert "no cluster holds several classes" in out.output
     assert "no cluster above the threshold is impure" in out.output
 
@@ -499,7 +498,7 @@ def test_a_target_that_cannot_be_written_is_refused_before_anything_is_read(tmp_
         ("file", "is a file; name a directory"),
     ):
         asked = [str(tmp_path / "none"), "--cluster", "cluster", "--classes", "class", "--out", str(tmp_path / out)]
-        ended = CliRunner().invoke(main, ["attribute", *asked])
+        ended = run("attribute", *asked)
         assert ended.exit_code == 2
         assert reason in " ".join(ended.output.split())
 
@@ -508,7 +507,7 @@ def test_control_characters_are_visible(tmp_path: Path) -> None:
     """No text of the data reaches the terminal as a command."""
     bad = "\x1b[31mred\n" + "x" * 300
     pq.write_table(pa.table({"k": [1, 2], "c": ["a\tb", "a\tb"], "t": [bad, "plain"]}), tmp_path / "a.parquet")
-    done = CliRunner().invoke(main, ["attribute", str(tmp_path), "--cluster", "c", "--classes", "k", "--examples", "t"])
+    done = run("attribute", tmp_path, "--cluster", "c", "--classes", "k", "--examples", "t")
     assert done.exit_code == 0, done.output
     assert "\x1b" not in done.output
     assert "\\x1b[31mred\\n" in done.output

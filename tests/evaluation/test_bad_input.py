@@ -326,15 +326,10 @@ BAD_COMMANDS = [
         "evaluate DATA --score score --sample-seed 5",
         "--sample-seed would change nothing without the sampled gain area: set --approx-agc",
     ),
-    ("evaluate DATA --score score --approx-agc --sample 2", "--sample 2.0 is not a share in (0, 1]"),
     ("evaluate DATA --score score --score=", "--score '': a name is empty; leave it out"),
     (
         "evaluate DATA --score score --cluster id --aul-threshold -1",
         "--aul-threshold -1.0 is not a cluster size, a number of",
-    ),
-    (
-        "evaluate DATA --score score --threads 2 --scheduler tcp://host:1",
-        "--threads 2 runs here and a client (--scheduler) elsewhere: give one of them",
     ),
     ("simulate DATA --rows 5", "OUT 'DATA' is not empty; name another directory, or set --overwrite"),
     ("simulate NEW --rows 5 --noise 0.9 --missed 0.8", "--noise 0.9 and --missed 0.8 exceed all rows; let their sum"),
@@ -346,7 +341,6 @@ BAD_COMMANDS = [
     ("show STORE --aul-threshold 3", f"--aul-threshold {WITHOUT_CLUSTERS}"),
     ("show STORE --last 0", "--last 0 is not a whole number of at least 1"),
     ("show STORE --since 2026-01-01", "label=1: the name of this partition has no date; select it with --partition"),
-    ("show STORE --as-of 99", "--as-of '99': the newest version is 0; info --versions lists all"),
     ("history STORE --metric roc_auc --of scor", "roc_auc: no column 'scor'; did you mean 'score'? the store keeps"),
 ]
 

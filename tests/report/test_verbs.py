@@ -5,18 +5,18 @@ import json
 import re
 from pathlib import Path
 
+import processes
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from test_page import DATA, Reader
 
 from streameval import Store
-from streameval.cli import main
 
 
 def run(*words: str | Path, status: int = 0) -> Result:
     """A command, and its status."""
-    done = CliRunner().invoke(main, [str(word) for word in words])
+    done = processes.run(*words)
     assert done.exit_code == status, done.output
     return done
 
