@@ -206,12 +206,7 @@ def test_a_unit_that_is_too_fine_is_told_in_most_draws():
         label = (rng.random(150) < 0.3)[cluster]
         score = 1.8 * label + rng.normal(size=150)[cluster] + 0.3 * rng.normal(size=3000)
         for row, of in enumerate((cluster, np.repeat(rng.integers(0, 150, 600), 5))):
-            columns = {
-                "label": label,
-                "s": score,
-                "sender": rows // 5 + (seed << 20),
-                "c": of + (seed << 40),
-            }
+            columns = {"label": label, "s": score, "sender": rows // 5 + (seed << 20), "c": of + (seed << 40)}
             found = evaluate(pa.table(columns), score="s", unit="sender", cluster="c", metrics=["roc_auc", "aul"])
             told[row, seed] = bool(found.coarser_units)
     assert told.sum(axis=1).tolist() == [6, 0]

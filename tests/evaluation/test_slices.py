@@ -473,10 +473,7 @@ def test_a_string_that_is_not_utf8_is_refused(tmp_path: Path, encoded: bool) -> 
     texts = pa.array([b"ok", b"\xff\xfe", b"ok", None])
     broken = pa.Array.from_buffers(pa.string(), 4, texts.buffers())
     columns = {"label": [0, 1, 1, 0], "score": [0.1, 0.2, 0.3, 0.4]}
-    pq.write_table(
-        pa.table(columns | {"text": broken.dictionary_encode() if encoded else broken, "raw": texts}),
-        tmp_path / "a.parquet",
-    )
+    put(tmp_path / "a.parquet", columns | {"text": broken.dictionary_encode() if encoded else broken, "raw": texts})
     for run in (evaluate, Store(tmp_path / "store").update):
         with pytest.raises(SchemaError, match=r"a.parquet: column 'text' has a string that is not UTF-8; write it as"):
             run(tmp_path / "a.parquet", score="score", by=["raw", "raw,text"])

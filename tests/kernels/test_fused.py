@@ -24,11 +24,7 @@ AREAS = ["roc_auc", "average_precision"]
 ASKED = {
     ("short words", "areas"): {"score": "short", "metrics": AREAS},
     ("labelled words", "areas"): {"score": "long", "metrics": AREAS},
-    ("tagged words", "areas"): {
-        "score": ["short", "long"],
-        "by": "country",
-        "metrics": AREAS,
-    },
+    ("tagged words", "areas"): {"score": ["short", "long"], "by": "country", "metrics": AREAS},
     ("ids", "sizes"): {"cluster": "cluster"},
     ("cells", "clusters"): {"cluster": "cluster", "classes": "class"},
     ("cells", "classes"): {"cluster": "cluster", "classes": "class"},

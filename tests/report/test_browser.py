@@ -62,10 +62,7 @@ def shops(rows: int = 2000) -> pa.Table:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page of every kind, of the real messages and of a hostile data set."""
     folder = tmp_path_factory.mktemp("pages")
-    asked: dict[str, Any] = {
-        "score": ["score_lr", "score_q"],
-        "cluster": ["cluster_loose", "cluster_tight"],
-    }
+    asked: dict[str, Any] = {"score": ["score_lr", "score_q"], "cluster": ["cluster_loose", "cluster_tight"]}
     metrics = ["roc_auc", "agc", "aul", "ece", "adjusted_rand_index", "tpr@*"]  # one of each part of a page
     made: dict[str, Any] = {
         "evaluation": evaluate(DATA, **asked, classes="campaign", by="source", at="fpr=0.01", metrics=metrics),
