@@ -21,30 +21,10 @@ if TYPE_CHECKING:
 
     Command = Callable[..., Any]
 
-_DATA = (
-    "evaluate", "attribute", "sketch", "churn", "plan_labels", "drift", "metrics", "show", "info", "history", "check",
-    "diagnose", "maturity",
-)  # fmt: skip
-_ALL = (
-    "evaluate",
-    "attribute",
-    "update",
-    "show",
-    "replace",
-    "remove",
-    "info",
-    "history",
-    "check",
-    "diagnose",
-    "add",
-    "vacuum",
-    "sketch",
-    "churn",
-    "plan_labels",
-    "drift",
+_READS = (
+    "evaluate", "attribute", "sketch", "churn", "plan_labels", "drift", "show", "info", "history", "check", "diagnose",
     "maturity",
-)
-
+)  # fmt: skip
 SELECTION = ("partition", "since", "until", "last", "as_of")  # which nights of a store
 
 
@@ -101,9 +81,10 @@ SHOWN = (
            "repeat for several. The .html file is one self-contained page."),
     Option("with_examples", FLAG, False, ("attribute",), "nothing",
            "Show examples on the page as well; everyone who has the page can read these values."),
-    Option("json_to", ANY, None, _DATA, "nothing", "Write JSON to a file, or to stdout with - in place of the table.",
-           flag="json", metavar="FILE|-"),
-    Option("quiet", FLAG, False, (*_ALL, "simulate"), "nothing", "Print no progress, table or summary."),
+    Option("json_to", ANY, None, (*_READS, "metrics"), "nothing", flag="json", metavar="FILE|-",
+           help="Write JSON to a file, or to stdout with - in place of the table."),
+    Option("quiet", FLAG, False, (*_READS, "update", "replace", "remove", "add", "vacuum", "simulate"), "nothing",
+           "Print no progress, table or summary."),
 )  # fmt: skip
 
 
