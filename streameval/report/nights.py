@@ -107,7 +107,7 @@ def _rules_table(judgements: Sequence[Judgement], data: Sequence[str] = (), *, w
             Cell(one.word, mark=_MARKS.get(one.word, "unclear")),
             Cell(one.text if one.text != one.rule else ""),
             Cell(_judged(one, one.value), interval, order=order(one.value)),
-            Cell(_usual(one)),
+            Cell(f"{_judged(one, one.usual)} ({plural(one.nights, 'night')})" if one.usual == one.usual else ""),
         )
         why = ", ".join(filter(None, (travelling(one.reason, data), one.accepted and f"accepted: {one.accepted}")))
         rows.append(((one.partition, one.rule)[not with_night :], cells, why))
@@ -116,10 +116,6 @@ def _rules_table(judgements: Sequence[Judgement], data: Sequence[str] = (), *, w
     shown = tuple(Row(name, tuple(compress(cells, used)), why=why) for name, cells, why in rows)
     names = (Head("night"), Head("rule"))[not with_night :]
     return Table("Outcomes of rules", (*names, *compress(heads, used)), shown)
-
-
-def _usual(one: Judgement) -> str:
-    return f"{_judged(one, one.usual)} ({plural(one.nights, 'night')})" if one.usual == one.usual else ""
 
 
 def _judged(one: Judgement, value: float) -> str:

@@ -207,7 +207,10 @@ def _float_entropies(summary: Summary) -> Entropies:
     total = summary.total
     if total == 0:
         return Entropies(0.0, 0.0, 0.0)
-    n, r, c = (_float_sum(h) for h in (summary.cells, summary.classes, summary.clusters))
+    n, r, c = (
+        math.fsum(times * size * math.log(size) for size, times in sizes.pairs())
+        for sizes in (summary.cells, summary.classes, summary.clusters)
+    )
     whole = float(total) * math.log(total)
     rows, cols = summary.shape
     return Entropies(
@@ -215,10 +218,6 @@ def _float_entropies(summary: Summary) -> Entropies:
         max(0.0, (whole - c) / total) if cols > 1 else 0.0,
         max(0.0, math.fsum([whole, n, -r, -c]) / total) if min(rows, cols) > 1 else 0.0,
     )
-
-
-def _float_sum(histogram: Sizes) -> float:
-    return math.fsum(times * size * math.log(size) for size, times in histogram.pairs())
 
 
 def expected_mutual_information(classes: Sizes, clusters: Sizes) -> float:
