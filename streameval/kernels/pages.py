@@ -13,10 +13,10 @@ from streameval.kernels.prefetch import byte_at, eight_at, write_eight
 
 ABSENT = -(1 << 62)  # a field that a header does not have
 # columns of a table of pages: fields of the header, and what `parse_headers` and `find_values` find
-KIND, NBYTES, COUNT, ENCODING, LEVELS, LENGTH, NESTED = range(7)
-PLACE, STORED, LEVELS_SIZE, SIZE, STATED, CHECKSUM, ADDRESS, COMPRESSED = range(7, 15)  # of bytes to finish
-LEVELS_ADDRESS, START, UNFINISHED = range(15, 18)
-VALUES_ADDRESS, VALUES_SIZE, VALUES, FORM, COLUMNS = range(18, 23)  # the values as `unpack` takes them
+KIND, NBYTES, COUNT, ROWS, ENCODING, LEVELS, LENGTH, NESTED = range(8)
+PLACE, STORED, LEVELS_SIZE, SIZE, STATED, CHECKSUM, ADDRESS, COMPRESSED = range(8, 16)  # of bytes to finish
+LEVELS_ADDRESS, START, UNFINISHED = range(16, 19)
+VALUES_ADDRESS, VALUES_SIZE, VALUES, FORM, COLUMNS = range(19, 24)  # the values as `unpack` takes them
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)  # kinds of pages
 PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8  # encodings
 UNCOMPRESSED, SNAPPY, OTHER = range(3)  # codecs
@@ -33,7 +33,7 @@ _COLUMN = np.full((16, 16), -1)
 _COLUMN[0, 1:5] = KIND, NBYTES, STORED, CHECKSUM
 _COLUMN[7, 1:3] = COUNT, ENCODING
 _COLUMN[5, 1:4] = COUNT, ENCODING, LEVELS
-_COLUMN[8, [1, 4, 5, 6, 7]] = COUNT, ENCODING, LENGTH, NESTED, COMPRESSED
+_COLUMN[8, [1, 3, 4, 5, 6, 7]] = COUNT, ROWS, ENCODING, LENGTH, NESTED, COMPRESSED
 _STOP, _TRUE, _FALSE, _BYTE, _TEXT, _STRUCT = 0, 1, 2, 3, 8, 12  # types of Thrift's compact protocol
 _NUMBER, _LONG = 5, 6  # types of integers of 32 bits, and of 64 bits, which only statistics have
 _DEPTH = 2  # structs in a header: of the kind of page, and of its statistics
@@ -194,6 +194,7 @@ def parse_headers(data, rows, codec, most, pages):
         counted = page[COUNT] >= 0 or kind == INDEX_PAGE
         legal = DATA_PAGE <= kind <= DATA_PAGE_V2 and page[NESTED] in (0, ABSENT) and page[NBYTES] <= most
         legal &= kind != DICTIONARY_PAGE or page[ENCODING] in (PLAIN, PLAIN_DICTIONARY)
+        legal &= kind != DATA_PAGE_V2 or page[ROWS] >= 0
         if place < 0 or not 0 <= levels <= min(page[NBYTES], page[STORED]) or not counted or not legal:
             page[STORED] = ABSENT
             return n, held, unfinished

@@ -237,6 +237,19 @@ def test_damaged_column_is_named(tmp_path: Path) -> None:
         scanned(path, ["s"], 1 << 20)
 
 
+def test_a_negative_number_of_rows_is_refused(tmp_path: Path) -> None:
+    """Pages of the second version state their rows beside their values."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"s": np.arange(493) % 9}), path, data_page_version="2.0")
+    header, lying = bytes.fromhex("15da07 1500 15da07"), bytes.fromhex("15da07 1500 15d907")
+    assert path.read_bytes().count(header) == 1
+    path.write_bytes(path.read_bytes().replace(header, lying))
+    with pytest.raises(OSError, match="negative number of rows"):
+        expected(path, ["s"])
+    with pytest.raises(CorruptFileError, match=r"a.parquet: .*column 's' is damaged"):
+        scanned(path, ["s"], 1 << 20)
+
+
 @pytest.mark.parametrize(
     ("nullable", "old", "new"),
     [
