@@ -29,7 +29,7 @@ from streameval.evaluation.alarms import (
     Series,
     Window,
     distances,
-    judged_end,
+    find_end,
     level_of,
     units_of_blocks,
     variance,
@@ -112,7 +112,7 @@ def alarms(share: Share, signs: tuple[int, ...] = (1, -1)) -> dict[int, np.ndarr
             far = [logit(w.value) + sign * w.reach / (w.value * (1 - w.value)) - logit(BOUND) for w in recent.values()]
             near = np.any([sign * end < 1e-9 for end in far], axis=0) & floored  # the others cannot fail
             for column in np.flatnonzero(near & np.repeat(found == case.nights, slices)).tolist():
-                ends = (judged_end(recent[width], column, "logit", BOUND, sign) for width in WINDOWS)
+                ends = (find_end(recent[width], column, "logit", BOUND, sign) for width in WINDOWS)
                 if any(isinstance(end, End) and sign * (end.end - BOUND) < 0 for end in ends):
                     found[column // slices] = min(night, found[column // slices])
         if all((found < case.nights).all() for found in first.values()):

@@ -46,10 +46,10 @@ from streameval.errors import (
 from streameval.evaluation import without_views
 from streameval.evaluation.families import MetricRequest, planned
 from streameval.evaluation.finalize import finalize_all
-from streameval.evaluation.intervals import folded_specs
+from streameval.evaluation.intervals import list_specs
 from streameval.evaluation.request import Request
 from streameval.forks import new_lock
-from streameval.options import honoured, recorded, refuse
+from streameval.options import record_options, refuse, verb_options
 from streameval.saving import make_folder
 from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.widen import widen as widened
@@ -97,7 +97,7 @@ def check_names(names: Iterable[str]) -> None:
     ...
     streameval.errors.OptionError: Accumulator takes no on_error: there are no files to skip
     """
-    known = honoured("evaluate")
+    known = verb_options("evaluate")
     for name in names:
         if name not in known:
             refuse("Accumulator", name, [option for option in known if option in _TAKEN])
@@ -296,7 +296,7 @@ class Accumulator:
         given, schema, added = Accumulator._held(other)
         with self._lock:
             self._check()
-            mine, theirs = recorded(self._request.options), recorded(given)
+            mine, theirs = record_options(self._request.options), record_options(given)
             if mine != theirs:
                 differ = ", ".join(sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)))
                 raise IncompatibleStatesError(
@@ -304,7 +304,7 @@ class Accumulator:
                 )
             if schema is not None:
                 plan = self._begin(schema, IncompatibleStatesError)
-                states = self._settled()
+                states = self._merge_builders()
                 if states.keys() != added.keys():
                     other_types = [field.name for field in schema if field.type != plan.schema.field(field.name).type]
                     raise IncompatibleStatesError(
@@ -317,7 +317,7 @@ class Accumulator:
         """Options, types and states."""
         with self._lock:
             self._check()
-            return dict(self._request.options), self._plan and self._plan.schema, self._settled()
+            return dict(self._request.options), self._plan and self._plan.schema, self._merge_builders()
 
     def result(self) -> Evaluation:
         """The evaluation of all rows so far; more rows may be added afterwards.
@@ -333,10 +333,10 @@ class Accumulator:
             self._check()
             if self._plan is None:
                 raise MissingInputError("there are no rows to evaluate: update the accumulator first")
-            states = self._settled()
+            states = self._merge_builders()
             states[self._plan.label].check_found("all batches")
             result = finalize_all(self._engine, self._request, ["the batches"], self._wanted, Folded(states))
-        return replace(result, options=recorded(self._request.options))
+        return replace(result, options=record_options(self._request.options))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write options and states to the directory `path`; the result of an earlier `save` there is replaced.
@@ -354,12 +354,12 @@ class Accumulator:
                 raise OptionError(
                     f"metric {own[0].name!r} is an object, which cannot be saved; name metrics of the catalogue"
                 )
-            options = recorded(self._request.options)
+            options = record_options(self._request.options)
             if "pos_label" in options:
                 options["pos_label"] = self._request.label.pos_label  # text stands for bytes of any kind
             folder = Path(path)
             try:
-                write_index(folder, options, self._plan and self._plan.schema, self._settled().values())
+                write_index(folder, options, self._plan and self._plan.schema, self._merge_builders().values())
             except SpillError:
                 raise  # spilling failed, not this directory
             except OSError as error:
@@ -414,7 +414,7 @@ class Accumulator:
         """Pickle the options, the schema and the states."""
         with self._lock:
             self._check()
-            states = list(self._settled().values())
+            states = list(self._merge_builders().values())
             return self._sent, (self._given, self._plan and self._plan.schema, states)
 
     @classmethod
@@ -424,7 +424,7 @@ class Accumulator:
 
     def __repr__(self) -> str:
         """The options that affect results."""
-        return f"Accumulator({', '.join(f'{k}={v!r}' for k, v in recorded(self._request.options).items())})"
+        return f"Accumulator({', '.join(f'{k}={v!r}' for k, v in record_options(self._request.options).items())})"
 
     def _cut_off(self) -> None:
         self._failed = "another thread was using the accumulator when this process was forked"
@@ -443,7 +443,7 @@ class Accumulator:
             resampling = self._request.resampling
             resampling.check(schema, "the batch")
             self._wanted = planned(self._request, Scan(schema, (piece,), 0, 0))
-            specs = folded_specs(self._wanted, resampling)
+            specs = list_specs(self._wanted, resampling)
             self._plan = Plan(schema, self._request.label, self._request.weight, specs)
             self._states = self._plan.empty()
         for field in schema:
@@ -452,7 +452,7 @@ class Accumulator:
                 raise refusal(f"column {field.name!r} has type {field.type} where the first batch had {due}; cast it")
         return self._plan
 
-    def _settled(self) -> dict[Any, Any]:
+    def _merge_builders(self) -> dict[Any, Any]:
         """The states of all rows; the content of the builders is merged into them."""
         if self._plan is None or (self._labels is None and not self._builders):
             return self._states

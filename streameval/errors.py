@@ -43,14 +43,14 @@ _CREDENTIALS = re.compile(
 _OPTIONS = re.compile(r"([a-zA-Z][\w+.-]*:/[^\s?'\"]*)\?[?;&]*[\w.-]+=[^\s'\"]*[^\s'\":,;]")
 
 
-def masked(text: str) -> str:
+def mask_credentials(text: str) -> str:
     """A message in which no URI, or what was meant to be one, shows its credentials or options.
 
     Examples
     --------
-    >>> masked("s3:/key:sec/ret@bucket/x?option=value: no such file")
+    >>> mask_credentials("s3:/key:sec/ret@bucket/x?option=value: no such file")
     's3:/…@bucket/x: no such file'
-    >>> masked("s3://key:sec ret@bucket/x, s3://bucket/y: no such file, ask me@example.org")
+    >>> mask_credentials("s3://key:sec ret@bucket/x, s3://bucket/y: no such file, ask me@example.org")
     's3://…@bucket/x, s3://bucket/y: no such file, ask me@example.org'
     """
     return _OPTIONS.sub(r"\1", _CREDENTIALS.sub(r"\1\2…@", text))
@@ -68,7 +68,7 @@ class StreamevalError(Exception):
     """
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(visible(masked(arg)) if isinstance(arg, str) else arg for arg in args))
+        super().__init__(*(visible(mask_credentials(arg)) if isinstance(arg, str) else arg for arg in args))
 
 
 class DataError(StreamevalError, ValueError):

@@ -97,12 +97,12 @@ def compute(graph: Mapping[Any, Any], keys: Sequence[Hashable], threads: int) ->
         return list(get_sync(graph, keys))
     pool = ThreadPoolExecutor(threads)
     try:
-        return list(get_async(pool.submit, threads, graph, keys, get_id=threading.get_ident, pack_exception=_packed))
+        return list(get_async(pool.submit, threads, graph, keys, get_id=threading.get_ident, pack_exception=_pack))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _packed(error: BaseException, _dumps: Callable[[object], bytes]) -> tuple[BaseException, TracebackType | None]:
+def _pack(error: BaseException, _dumps: Callable[[object], bytes]) -> tuple[BaseException, TracebackType | None]:
     return error, error.__traceback__
 
 

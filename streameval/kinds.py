@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, SupportsIndex, TypeGuard
 
-from streameval.errors import OptionError, masked
+from streameval.errors import OptionError, mask_credentials
 from streameval.wording import hint
 
 OTHERS = "*"  # key for all columns that are not named
@@ -319,7 +319,7 @@ class Place(str):
 
     def __new__(cls, value: str) -> Place:
         """The place of an input."""
-        place = super().__new__(cls, masked(value))
+        place = super().__new__(cls, mask_credentials(value))
         place.value = value
         return place
 

@@ -1,9 +1,9 @@
 """Options are data: one table defines every option, and all code that handles options is driven by it.
 
-Its rows drive the checks of arguments (`checked`), the options of the command line (`streameval.cli.options`), the
-options that a store keeps (`kept_options`), the options that results record (`recorded`), and the keys of cached
-results (`result_key`). To add an option, add its row to `OPTIONS`, its parameter to `streameval.evaluate`, and the code
-that uses it. A test checks that the signature and the table agree.
+Its rows drive the checks of arguments (`complete_options`), the options of the command line
+(`streameval.cli.options`), those that a store keeps (`kept_options`) and that results record (`record_options`), and
+the keys of cached results (`result_key`). To add an option, add its row to `OPTIONS`, its parameter to
+`streameval.evaluate`, and the code that uses it. A test checks that the signature and the table agree.
 """
 
 from __future__ import annotations
@@ -479,12 +479,12 @@ OPTIONS = (
 
 
 @cache
-def honoured(verb: str) -> Mapping[str, Option]:
+def verb_options(verb: str) -> Mapping[str, Option]:
     """The options of a verb, by their names in Python.
 
     Examples
     --------
-    >>> list(honoured("vacuum"))
+    >>> list(verb_options("vacuum"))
     ['dry_run', 'keep', 'versions', 'forget', 'grace', 'storage_options', 'memory', 'spill', 'threads']
     """
     in_python = verb == "evaluate"  # also takes options that no command has, such as progress
@@ -493,10 +493,10 @@ def honoured(verb: str) -> Mapping[str, Option]:
 
 def kept_options() -> dict[str, Option]:
     """The options that a store keeps: they determine its states, or the values computed from them by default."""
-    return {name: option for name, option in honoured("update").items() if _decides(option) and option.kept}
+    return {name: option for name, option in verb_options("update").items() if _decides(option) and option.kept}
 
 
-def checked(given: Mapping[str, object], verb: str = "evaluate") -> dict[str, Any]:
+def complete_options(given: Mapping[str, object], verb: str = "evaluate") -> dict[str, Any]:
     """All options of a verb in plain form; those not given have their defaults.
 
     Raises
@@ -506,23 +506,23 @@ def checked(given: Mapping[str, object], verb: str = "evaluate") -> dict[str, An
 
     Examples
     --------
-    >>> found = checked({"score": "score_lr"})
+    >>> found = complete_options({"score": "score_lr"})
     >>> found["score"], found["nan"]
     (('score_lr',), 'error')
-    >>> checked({"score": "score_lr", "aul_threshold": 2})
+    >>> complete_options({"score": "score_lr", "aul_threshold": 2})
     Traceback (most recent call last):
     ...
     streameval.errors.OptionError: aul_threshold would change nothing without clusters: ...
     """
     for name in given:
-        if name not in honoured(verb):
+        if name not in verb_options(verb):
             refuse(verb, name)
-    options = {name: option.plain(given.get(name, option.default)) for name, option in honoured(verb).items()}
+    options = {name: option.plain(given.get(name, option.default)) for name, option in verb_options(verb).items()}
     if verb == "evaluate" and not any(options[source] for source in ("score", "cluster", "sketch")):
         raise OptionError(
             "nothing to evaluate: name a score or a cluster column (--score, --cluster), or one to sketch (--sketch)"
         )
-    check_policies(options, options, honoured(verb))
+    check_policies(options, options, verb_options(verb))
     for need, idle in _idle(options, verb).items():
         if idle:
             remedy = NEEDS[need][1]
@@ -557,25 +557,25 @@ def active(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]
     ({'by': (), 'max_slices': 10000}, {'by': (), 'max_slices': 50})
     """
     options = {
-        name: value.only(options[honoured(verb)[name].of]) if isinstance(value, ByColumn) else value
+        name: value.only(options[verb_options(verb)[name].of]) if isinstance(value, ByColumn) else value
         for name, value in options.items()
     }
     idle = {option.name: option.rest for several in _idle(options, verb).values() for option in several}
     return active({**options, **idle}, verb) if idle else dict(options)  # options that needed a reset one are idle now
 
 
-def recorded(options: Mapping[str, object], verb: str = "evaluate") -> dict[str, object]:
+def record_options(options: Mapping[str, object], verb: str = "evaluate") -> dict[str, object]:
     """The plain options that affect results and differ from their default, for `Evaluation.to_dict`.
 
     Examples
     --------
-    >>> recorded(checked({"score": "a", "truncate": 0.1, "memory": "1GiB"}))
+    >>> record_options(complete_options({"score": "a", "truncate": 0.1, "memory": "1GiB"}))
     {'score': ['a'], 'truncate': [0.1]}
     """
     return {
         name: as_json(value)
         for name, value in options.items()
-        if _decides(honoured(verb)[name]) and value != honoured(verb)[name].rest
+        if _decides(verb_options(verb)[name]) and value != verb_options(verb)[name].rest
     }
 
 
@@ -586,7 +586,7 @@ def command(verb: str, data: Iterable[str], options: Mapping[str, object]) -> st
 
     Examples
     --------
-    >>> command("evaluate", ["data"], checked({"score": "a b", "truncate": 0.1, "approx": True, "threads": 2}))
+    >>> command("evaluate", ["data"], complete_options({"score": "a b", "truncate": 0.1, "approx": True, "threads": 2}))
     "streameval evaluate data --score 'a b' --truncate 0.1 --approx"
     """
     spelled = words(verb, options)
@@ -597,21 +597,21 @@ def words(verb: str, options: Mapping[str, object]) -> list[str] | None:
     """Plain options as command-line words; None if the command line cannot express a value."""
     spelled: list[str] = []
     for name, value in options.items():
-        option = honoured(verb)[name]
+        option = verb_options(verb)[name]
         if not _decides(option) or value == option.rest:
             continue
-        for prefix, one in _spelled(value, option.rest):
+        for prefix, one in _split_prefixes(value, option.rest):
             if not isinstance(one, str | int | float):
                 return None
             spelled += [option.spelling] if one is True else [option.spelling, f"{prefix}{as_json(one)}"]
     return spelled
 
 
-def _spelled(value: object, rest: object) -> list[tuple[str, object]]:
+def _split_prefixes(value: object, rest: object) -> list[tuple[str, object]]:
     """Pairs of ``COLUMN=`` prefix (empty for all columns) and value, one for each occurrence of the option."""
     if isinstance(value, ByColumn):
-        others = [] if value.others == rest else _spelled(value.others, rest)
-        return others + [(f"{name}=", one) for name, own in value.columns for _, one in _spelled(own, rest)]
+        others = [] if value.others == rest else _split_prefixes(value.others, rest)
+        return others + [(f"{name}=", one) for name, own in value.columns for _, one in _split_prefixes(own, rest)]
     return [("", one) for one in (value if isinstance(value, tuple) else (value,))]
 
 
@@ -620,11 +620,11 @@ def result_key(options: Mapping[str, object]) -> str:
 
     Examples
     --------
-    >>> one, other = checked({"score": "a"}), checked({"score": "a", "truncate": 0.1})
-    >>> result_key(one) == result_key(checked({"score": ["a"], "threads": 1})) != result_key(other)
+    >>> one, other = complete_options({"score": "a"}), complete_options({"score": "a", "truncate": 0.1})
+    >>> result_key(one) == result_key(complete_options({"score": ["a"], "threads": 1})) != result_key(other)
     True
     """
-    deciding = {name: as_json(value) for name, value in options.items() if _decides(honoured("evaluate")[name])}
+    deciding = {name: as_json(value) for name, value in options.items() if _decides(verb_options("evaluate")[name])}
     return json.dumps(deciding, sort_keys=True)
 
 
@@ -646,7 +646,7 @@ def refuse(verb: str, name: str, names: Iterable[str] | None = None, where: str 
     """
     from difflib import get_close_matches
 
-    names = list(honoured(verb) if names is None else names)
+    names = list(verb_options(verb) if names is None else names)
     verbs = dict.fromkeys(v for option in OPTIONS if option.name == name for v in option.verbs)
     msg = f"{where}{verb} takes no option {name!r}"
     if close := get_close_matches(name, names, 1, 0.9 if verbs else 0.6):
@@ -659,7 +659,7 @@ def refuse(verb: str, name: str, names: Iterable[str] | None = None, where: str 
 
 def _idle(options: Mapping[str, object], verb: str) -> dict[str, list[Option]]:
     """The options without effect, by the absent input that they need."""
-    table = honoured(verb)
+    table = verb_options(verb)
     named = [table[name] for name, value in options.items() if table[name].idles(value)]
     there = {need: options.get(source) for need, (source, _) in NEEDS.items()}
     there["labels"] = there["labels"] or (verb == "attribute" and options.get("by"))

@@ -176,10 +176,10 @@ def text_of_bytes(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     r"""A text with its ``%`` escapes decoded; bytes that are not UTF-8 become lone surrogates, which differ.
 
-    >>> unescaped("caf%C3%A9"), unescaped("%FE") == unescaped("%FF")
+    >>> unescape("caf%C3%A9"), unescape("%FE") == unescape("%FF")
     ('café', False)
     """
     return unquote(text, errors="surrogateescape")
@@ -271,10 +271,10 @@ def shell(words: Iterable[str]) -> str:
     >>> print(shell(["show", "a b", "c\u202ed'e"]))
     show 'a b' $'c\u202ed\'e'
     """
-    return " ".join(map(_quoted, words))
+    return " ".join(map(_quote, words))
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     if word.isprintable():
         return shlex.quote(word)
     written = (

@@ -21,7 +21,7 @@ from streameval import Store, attribute, churn, drift, evaluate, plan_labels, qu
 from streameval.errors import FormatError, OptionError
 from streameval.evaluation import explain
 from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
-from streameval.options import NEEDS, OPTIONS, checked, honoured, kept_options, recorded, result_key
+from streameval.options import NEEDS, OPTIONS, complete_options, kept_options, record_options, result_key, verb_options
 from streameval.store.nights.configuration import Configuration
 
 NIGHTS = ("night=2026-01-01", "night=2026-01-02")
@@ -186,11 +186,11 @@ def store(folded: Path, tmp_path: Path) -> Store:
 def test_the_signature_of_evaluate_is_the_table() -> None:
     """Names, order and defaults; `explain` has the same."""
     parameters = list(inspect.signature(evaluate).parameters.values())[1:]
-    assert [(p.name, p.default) for p in parameters] == [(o.name, o.default) for o in honoured("evaluate").values()]
+    assert [(p.name, p.default) for p in parameters] == [(o.name, o.default) for o in verb_options("evaluate").values()]
     assert all(p.kind is p.KEYWORD_ONLY for p in parameters)
     assert inspect.signature(explain) == inspect.signature(evaluate)
-    assert honoured("evaluate")["assignment_cells"].default == ASSIGNMENT_CELLS
-    assert set(OTHER) == set(honoured("evaluate"))
+    assert verb_options("evaluate")["assignment_cells"].default == ASSIGNMENT_CELLS
+    assert set(OTHER) == set(verb_options("evaluate"))
     assert set(OTHER) | set(MORE) == {option.name for option in OPTIONS}
 
 
@@ -220,7 +220,7 @@ def test_signatures_of_other_verbs_are_the_table(verb: str) -> None:
     """A named parameter has the default of its row; every row is a parameter, of the method or of Store(…)."""
     parameters = inspect.signature(METHODS[verb]).parameters
     constructor = inspect.signature(Store).parameters
-    for name, option in honoured(verb).items():
+    for name, option in verb_options(verb).items():
         if name in parameters:
             default = parameters[name].default
             assert default is inspect.Parameter.empty or option.plain(default) == option.rest, name
@@ -341,13 +341,13 @@ def test_results_record_what_decides_them(name: str, data: Path) -> None:
     metrics = {"sample_by": "agc_approx", "clip": "log_loss", "against": "roc_auc"}
     options |= {"metrics": metrics[name]} if name in metrics else {}
     found = evaluate(data, **options).to_dict()["options"]
-    expected = {key: honoured("evaluate")[key].plain(value) for key, value in options.items()}
-    deciding = {key for key, option in honoured("evaluate").items() if option.decides != "nothing"}
-    kept = {key for key, value in expected.items() if value != honoured("evaluate")[key].rest} & deciding
+    expected = {key: verb_options("evaluate")[key].plain(value) for key, value in options.items()}
+    deciding = {key for key, option in verb_options("evaluate").items() if option.decides != "nothing"}
+    kept = {key for key, value in expected.items() if value != verb_options("evaluate")[key].rest} & deciding
     assert set(found) == kept
     assert json.loads(json.dumps(found)) == found
     assert found == {key: list(v) if isinstance(v, tuple) else v for key, v in expected.items() if key in kept}
-    assert recorded(checked(found)) == found
+    assert record_options(complete_options(found)) == found
 
 
 @pytest.mark.parametrize("name", OTHER)
@@ -355,8 +355,8 @@ def test_a_key_holds_exactly_what_decides_a_result(name: str) -> None:
     """Another value gives another key, unless the option decides nothing."""
     options: dict[str, Any] = BASE | needed(name) | ({"labels": "others.parquet"} if name == "labels" else {})
     other = options | {name: {"cluster": ["id", "w"], "classes": "w"}.get(name, OTHER[name])}
-    same = result_key(checked(options)) == result_key(checked(other))
-    assert same == (honoured("evaluate")[name].decides == "nothing")
+    same = result_key(complete_options(options)) == result_key(complete_options(other))
+    assert same == (verb_options("evaluate")[name].decides == "nothing")
 
 
 @pytest.mark.parametrize(
@@ -368,11 +368,11 @@ def test_an_option_that_would_change_nothing_is_refused(option: Any) -> None:
     options = {"score": "s", "cluster": "id", "classes": "k", "approx_agc": True, option.name: OTHER[option.name]}
     options.pop(source, None)
     options = {k: v for k, v in options.items() if k == option.name or not _needs(k, source)}
-    refuses(OptionError, rf"{option.name}.* would change nothing without {option.needs}: ", checked, options)
+    refuses(OptionError, rf"{option.name}.* would change nothing without {option.needs}: ", complete_options, options)
 
 
 def _needs(name: str, source: str) -> bool:
-    option = honoured("evaluate")[name]
+    option = verb_options("evaluate")[name]
     return bool(option.needs) and NEEDS[option.needs][0] == source
 
 
@@ -383,7 +383,7 @@ def test_unknown_options_are_refused_with_a_suggestion(store: Store, data: Path)
         OptionError, match="a store takes no option 'passes', which belongs to evaluate; it takes label"
     ):
         store.update(data, passes=1)
-    refuses(OptionError, "evaluate takes no option 'treshold'", checked, {"treshold": 1})
+    refuses(OptionError, "evaluate takes no option 'treshold'", complete_options, {"treshold": 1})
 
 
 # -- stores ------------------------------------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ def test_no_cached_result_answers_for_another_selection(data: Path, tmp_path: Pa
     assert again[::-1] == first
 
 
-SHOWN = [o.name for o in kept_options().values() if honoured("show").get(o.name, o) is o]  # `by` picks what is kept
+SHOWN = [o.name for o in kept_options().values() if verb_options("show").get(o.name, o) is o]  # `by` picks what is kept
 
 
 @pytest.mark.parametrize("name", [name for name in SHOWN if kept_options()[name].decides == "state"])

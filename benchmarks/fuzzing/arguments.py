@@ -22,7 +22,7 @@ from fuzzing.cases import Tally, seeded
 from fuzzing.command_lines import CONDITIONS, HOSTILE
 from streameval import Accumulator, ConfusionMatrix2, ContingencyTable, LiftCurve, QuantileSketch, RocCurve, Store
 from streameval.errors import StreamevalError
-from streameval.options import honoured
+from streameval.options import verb_options
 
 if TYPE_CHECKING:
     import random
@@ -201,7 +201,7 @@ def _evaluate(rng: random.Random) -> tuple[str, Callable[[], Any]]:
     """An evaluation, an attribution, a store or an accumulator, with some odd options."""
     verb = rng.choice(["evaluate", "attribute", "accumulator", "store"])
     columns = {"label", "score", "cluster", "sketch", "classes", "weight", "unit", "by", "mean_over"}
-    known = honoured("attribute" if verb == "attribute" else "evaluate")
+    known = verb_options("attribute" if verb == "attribute" else "evaluate")
     given: dict[str, Any] = (
         {"cluster": "id", "classes": "k", "nulls": "drop"} if verb == "attribute" else {"score": "s"}
     )

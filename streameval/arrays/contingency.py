@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streameval.arrays.inputs import Predicate, generator, labels_by_predicate, num2bool
-from streameval.arrays.sparse_table import Cells, SparseTable, exact_count, listed
+from streameval.arrays.sparse_table import Cells, SparseTable, as_sequence, exact_count
 from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import measures, twoway
-from streameval.metrics.contingency.arithmetic import Value, adjusted, plain
+from streameval.metrics.contingency.arithmetic import Value, adjust, plain
 from streameval.metrics.contingency.assignment import best_matching
 from streameval.metrics.contingency.catalogue import PairMeasures, TableMeasures, measure_by_name, twoway_cells
 from streameval.metrics.contingency.twoway import TwoWay
@@ -53,7 +53,7 @@ class TwoByTwoTable(SparseTable):
         if given is not None:
             if not (TP is FN is FP is TN is None) or (rows is not None and cols is not None):
                 raise OptionError("give either TP, FN, FP and TN, or rows, or cols")
-            table = [list(listed(line, "a row")) for line in listed(given, "rows")]
+            table = [list(as_sequence(line, "a row")) for line in as_sequence(given, "rows")]
             if [len(line) for line in table] != [2, 2]:
                 raise DataError(f"rows has lengths {[len(line) for line in table]}; give ((TP, FN), (FP, TN))")
             (TP, FN), (FP, TN) = table if rows is not None else zip(*table, strict=True)
@@ -293,7 +293,7 @@ class TwoByTwoTable(SparseTable):
 def _set(elements: Iterable[object], name: str) -> set[Hashable]:
     """The elements as a set; raises `DataError` if they are not hashable."""
     try:
-        return set(listed(elements, name))
+        return set(as_sequence(elements, name))
     except TypeError as error:
         raise DataError(f"{name} must have hashable elements: {error}") from error
 
@@ -302,7 +302,7 @@ def _two_groups(groups: object, name: str) -> Mapping[Hashable, ArrayLike]:
     """Label two groups 1 and 0, in this order; a mapping is returned unchanged."""
     if isinstance(groups, Mapping):
         return groups
-    pair = list(listed(groups, name))
+    pair = list(as_sequence(groups, name))
     if len(pair) != 2:
         raise DataError(f"{name} has {len(pair)} groups; give two, the positives first")
     return {1: pair[0], 0: pair[1]}
@@ -416,7 +416,7 @@ class ContingencyTable(SparseTable, TableMeasures):
         True
         """
         name = measure if isinstance(measure, str) else measure.__name__
-        return adjusted(self._compared(name, model), name if with_warnings else None)
+        return adjust(self._compared(name, model), name if with_warnings else None)
 
     def _compared(self, name: str, model: str) -> Iterable[Value]:
         """Value of a measure for this table, the null model and both ceilings."""

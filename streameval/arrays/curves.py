@@ -69,7 +69,7 @@ def steps(state: ScoreCounts) -> Steps:
     return Steps(*(np.concatenate([getattr(group, name) for group in groups]) for name in ("n", "p", "scores")))
 
 
-def _cumulated(values: Array) -> Array:
+def _cumulate(values: Array) -> Array:
     """Cumulative sums: exact for counts, in extended precision for weights."""
     return values.cumsum() if values.dtype.kind == "i" else values.cumsum(dtype=np.longdouble).astype(np.float64)
 
@@ -85,7 +85,7 @@ def roc_points(state: ScoreCounts, *, drop_intermediate: bool) -> tuple[Array, A
     corners = np.ones(parts.scores.size, np.bool_)
     if drop_intermediate:  # the groups that end in a corner, the first and the last
         corners[1:-1] = (np.diff(parts.neg)[1:] != 0) | (np.diff(parts.pos)[1:] != 0)
-    fpr, tpr = (np.concatenate(([0.0], _cumulated(side)[corners])) for side in (parts.neg, parts.pos))
+    fpr, tpr = (np.concatenate(([0.0], _cumulate(side)[corners])) for side in (parts.neg, parts.pos))
     return _share(fpr), _share(tpr), np.concatenate(([np.inf], parts.scores[corners]))
 
 
@@ -175,7 +175,7 @@ def precision_recall_curve(
 def precision_recall_points(state: ScoreCounts, drop_intermediate: bool = False) -> tuple[Array, Array, Array]:
     """The precision-recall curve of a state: precision, recall, thresholds."""
     parts = steps(state)
-    T, F = _cumulated(parts.pos), _cumulated(parts.neg)
+    T, F = _cumulate(parts.pos), _cumulate(parts.neg)
     corners = np.ones(T.size, np.bool_)
     if drop_intermediate:
         corners[1:-1] = (parts.pos[1:-1] > 0) | (parts.pos[2:] > 0)
@@ -524,7 +524,7 @@ def gain_curve(
     >>> top, tpr, thresholds
     (array([0.25, 0.75]), array([0.5, 1. ]), array([0.9, 0.5]))
     """
-    return gain_points(fold_arrays(*inputs.checked(y_true, y_score, pos_label, sample_weight)), truncate)
+    return gain_points(fold_arrays(*inputs.check_arguments(y_true, y_score, pos_label, sample_weight)), truncate)
 
 
 def gain_points(state: ScoreCounts, truncate: float) -> tuple[Array, Array, Array]:
@@ -575,7 +575,7 @@ def agc_score(
     >>> agc_score(y_true, y_score, normalized=False)
     0.8333333333333334
     """
-    state = fold_arrays(*inputs.checked(y_true, y_score, pos_label, sample_weight))
+    state = fold_arrays(*inputs.check_arguments(y_true, y_score, pos_label, sample_weight))
     return float(compute(state, Agc(truncate, ratio=not inputs.flag("normalized", normalized))).value)
 
 
@@ -631,7 +631,7 @@ def agc_approximate(
     >>> abs(agc_approximate(y_true, y_score, sample=0.5, random_state=0) - agc_score(y_true, y_score)) < 0.1
     True
     """
-    label, score, weight = inputs.checked(y_true, y_score, pos_label, sample_weight)
+    label, score, weight = inputs.check_arguments(y_true, y_score, pos_label, sample_weight)
     truncate = decimal(truncate)
     _check_options(truncate, sample, quantiles, label.size)
     share = truncate / label.size if truncate > 1 else float(truncate)
@@ -721,7 +721,7 @@ def plot_gain_curve(
     >>> axes.get_xlim()[1].item(), axes.get_legend().get_texts()[0].get_text()
     (0.6, 'score (AGC = 0.5455)')
     """
-    state = fold_arrays(*inputs.checked(y_true, y_score, pos_label, sample_weight))
+    state = fold_arrays(*inputs.check_arguments(y_true, y_score, pos_label, sample_weight))
     top, tpr, _ = gain_points(state, 1)
     shown = float(gain_points(state, truncate)[0][-1]) or None
     agc = float(compute(state, Agc(truncate)).value)

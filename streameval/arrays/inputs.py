@@ -48,13 +48,13 @@ def plain(values: ArrayLike, name: str, ndim: int = 1) -> Array:
     MissingInputError
         If there are no values.
     """
-    values = unmasked(values)
+    values = unmask_nulls(values)
     try:
         values = values if hasattr(values, "__array__") or hasattr(values, "__len__") else list(values)
         array = np.asarray(values)
     except Exception as error:  # whatever the container of the values raises
         raise DataError(f"{name} is not an array of {ndim} dimension(s): {error}") from error
-    array = _unmerged(array, values)
+    array = _keep_distinct(array, values)
     if array.ndim != ndim:
         hint = f"; pass one column, such as {name}[:, 1]" if ndim == 1 and array.ndim == 2 else ""
         raise DataError(f"{name} has shape {array.shape}; give an array of {ndim} dimension(s){hint}")
@@ -63,14 +63,14 @@ def plain(values: ArrayLike, name: str, ndim: int = 1) -> Array:
     return array
 
 
-def unmasked(values: Any) -> Any:
+def unmask_nulls(values: Any) -> Any:
     """Values whose nulls `numpy.asarray` sees: those that NumPy masks become None, and dictionaries have one chunk.
 
     `numpy.ma.is_masked` takes whatever has a `_mask` for a masked array, as pandas' nullable arrays do.
 
     Examples
     --------
-    >>> unmasked(np.ma.array([0.5, 1.5], mask=[False, True]))
+    >>> unmask_nulls(np.ma.array([0.5, 1.5], mask=[False, True]))
     array([0.5, None], dtype=object)
     """
     if isinstance(values, pa.ChunkedArray) and pa.types.is_dictionary(values.type):
@@ -106,13 +106,13 @@ def as_arrow(values: Any) -> pa.Array | None:
     return None if pa.types.is_floating(values.type) or pa.types.is_nested(values.type) else values
 
 
-def _unmerged(array: Array, values: ArrayLike) -> Array:
+def _keep_distinct(array: Array, values: ArrayLike) -> Array:
     """The array that NumPy made of values; one of objects if NumPy may have made values equal that differ.
 
     Examples
     --------
     >>> mixed, large = [1, "1"], pa.array([2**53 + 1, None])
-    >>> _unmerged(np.asarray(mixed), mixed), _unmerged(np.asarray(large), large)
+    >>> _keep_distinct(np.asarray(mixed), mixed), _keep_distinct(np.asarray(large), large)
     (array([1, '1'], dtype=object), array([9007199254740993, None], dtype=object))
     """
     text, zero = _TEXTS.get(array.dtype.kind, (None, None))
@@ -241,7 +241,7 @@ def _of_objects(array: Array, name: str) -> tuple[Array, list[Exact] | None]:
         return array, None
     if any(isinstance(number, int) and not -(2**63) <= number < 2**64 for number in exact):
         raise SchemaError(f"{name} has integers of more than 64 bits; convert them to floats")
-    return np.array(list(map(_rounded, exact))).reshape(array.shape), exact
+    return np.array(list(map(_round_to_float, exact))).reshape(array.shape), exact
 
 
 def _of_arrow(column: pa.Array) -> Array:
@@ -265,7 +265,7 @@ def _exact(value: object) -> Exact:
     return value if isinstance(value, int | float | Decimal | Fraction) and not is_null(value) else None
 
 
-def _rounded(number: Any) -> float:
+def _round_to_float(number: Any) -> float:
     """The float nearest to a number; infinite beyond their range, NaN for None."""
     try:
         return math.nan if number is None else float(number)
@@ -563,7 +563,7 @@ def cluster_counts(clusters: ArrayLike, is_class_pos: Predicate = num2bool) -> t
     return sizes, labels_by_predicate([label for cluster in listed for label in cluster], is_class_pos, "clusters")
 
 
-def checked(
+def check_arguments(
     y_true: ArrayLike, y_score: ArrayLike, pos_label: object, sample_weight: ArrayLike | None, ndim: int = 1
 ) -> tuple[Array, Array, Array | None]:
     """Validate the arguments of a metric: labels as 0 and 1, scores, and weights.
@@ -637,4 +637,4 @@ def points(y_true: ArrayLike, y_score: ArrayLike, pos_label: object, sample_weig
     >>> points([0, 1], [0.2, 0.4], None, None).totals().pos
     1
     """
-    return fold(*checked(y_true, y_score, pos_label, sample_weight))
+    return fold(*check_arguments(y_true, y_score, pos_label, sample_weight))

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from streameval.arrays import inputs
-from streameval.arrays.sparse_table import encoded, listed
+from streameval.arrays.sparse_table import as_sequence, encode_labels
 from streameval.errors import DataError, MissingInputError, NullError, OptionError
 from streameval.metrics.clusters import aul
 from streameval.plots import Style, plot_lift
@@ -216,7 +216,7 @@ def _codes(labels: ArrayLike) -> Array:
     NullError
         If a cluster is None or NaN.
     """
-    codes, distinct = encoded(listed(labels, "labels_pred"))
+    codes, distinct = encode_labels(as_sequence(labels, "labels_pred"))
     if not codes.size:
         raise MissingInputError("labels_pred is empty; give at least one point")
     listing = isinstance(distinct, list)

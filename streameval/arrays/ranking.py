@@ -23,7 +23,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.arrays.curves import steps
-from streameval.arrays.inputs import checked, fold, generator, indicators, joint, num2bool, points, scores, without_nan
+from streameval.arrays.inputs import (
+    check_arguments,
+    fold,
+    generator,
+    indicators,
+    joint,
+    num2bool,
+    points,
+    scores,
+    without_nan,
+)
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.ranking import AveragePrecision, PartialAuc, RocAuc
@@ -226,7 +236,7 @@ def _score(
         raise OptionError(f"average={average!r} is not one of 'micro', 'macro', 'weighted', 'samples', None")
     if not _is_matrix(y_true):
         return metric(points(y_true, y_score, pos_label, sample_weight))
-    return _averaged(metric, *checked(y_true, y_score, pos_label, sample_weight, ndim=2), average)
+    return _average(metric, *check_arguments(y_true, y_score, pos_label, sample_weight, ndim=2), average)
 
 
 def _one_against_rest(
@@ -248,7 +258,7 @@ def _one_against_one(
     """The mean ROC AUC over all pairs of classes, each class once as the positive one."""
     if average not in ("macro", "weighted") or sample_weight is not None:
         raise OptionError("multi_class='ovo' takes average='macro' or 'weighted' and no sample_weight")
-    label, score, _ = checked(label, y_score, 1, None, ndim=2)
+    label, score, _ = check_arguments(label, y_score, 1, None, ndim=2)
     values, sizes = [], []
     for one, other in combinations(range(label.shape[1]), 2):
         rows = np.flatnonzero(label[:, one] | label[:, other])
@@ -264,7 +274,7 @@ def _is_matrix(values: Any) -> bool:
         return False
 
 
-def _averaged(
+def _average(
     metric: Callable[[Any], float], label: Array, score: Array, weight: Array | None, average: str | None
 ) -> float | Array:
     """A metric of the columns, rows or cells of a matrix, combined as `average` says."""

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streameval.arrays.inputs import as_arrow, generator, unmasked
+from streameval.arrays.inputs import as_arrow, generator, unmask_nulls
 from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency.arithmetic import plain
 from streameval.metrics.contingency.measures import margins_of
@@ -51,7 +51,7 @@ class Cells(NamedTuple):
     col_labels: list[Any]
 
 
-def encoded(labels: ArrayLike) -> tuple[Codes, pa.Array | list[Hashable]]:
+def encode_labels(labels: ArrayLike) -> tuple[Codes, pa.Array | list[Hashable]]:
     """The code of each label, and the distinct labels in the order of first appearance; Arrow encodes what it can.
 
     Raises
@@ -61,7 +61,7 @@ def encoded(labels: ArrayLike) -> tuple[Codes, pa.Array | list[Hashable]]:
 
     Examples
     --------
-    >>> encoded([0.0, -0.0, 1.0])[0].tolist(), encoded([2**63, "a", 2**63])
+    >>> encode_labels([0.0, -0.0, 1.0])[0].tolist(), encode_labels([2**63, "a", 2**63])
     ([0, 0, 1], (array([0, 1, 0]), [9223372036854775808, 'a']))
     """
     arrow = as_arrow(labels)
@@ -81,8 +81,8 @@ def encoded(labels: ArrayLike) -> tuple[Codes, pa.Array | list[Hashable]]:
     return np.array(codes, dtype=np.int64), list(seen)
 
 
-def _numbered(labels: ArrayLike) -> tuple[Codes, list[Hashable]]:
-    codes, distinct = encoded(labels)
+def _number_values(labels: ArrayLike) -> tuple[Codes, list[Hashable]]:
+    codes, distinct = encode_labels(labels)
     return codes, distinct if isinstance(distinct, list) else distinct.to_pylist()
 
 
@@ -108,9 +108,9 @@ def _number_array(labels: Array) -> Array:
     return labels.astype(np.float64) + 0.0
 
 
-def listed(values: Any, name: str) -> Any:
+def as_sequence(values: Any, name: str) -> Any:
     """Values as a sequence with a length; a string becomes a list of its characters."""
-    values = unmasked(values)
+    values = unmask_nulls(values)
     if hasattr(values, "__array__") and not hasattr(values, "__len__"):
         values = np.asarray(values)
     if getattr(values, "ndim", 1) == 0 or not (hasattr(values, "__array__") or isinstance(values, Iterable)):
@@ -133,11 +133,11 @@ def cells_from_labels(labels_true: Any, labels_pred: Any) -> Cells:
     >>> cells.rows.tolist(), cells.cols.tolist(), cells.counts.tolist(), cells.row_labels
     ([0, 0, 1], [0, 1, 1], [1, 1, 1], ['b', 'a'])
     """
-    labels_true, labels_pred = listed(labels_true, "labels_true"), listed(labels_pred, "labels_pred")
+    labels_true, labels_pred = as_sequence(labels_true, "labels_true"), as_sequence(labels_pred, "labels_pred")
     if len(labels_true) != len(labels_pred):
         lengths = f"{len(labels_true)} and {len(labels_pred)}"
         raise DataError(f"labels_true and labels_pred have lengths {lengths}; give one of each for every point")
-    (rows, row_labels), (cols, col_labels) = _numbered(labels_true), _numbered(labels_pred)
+    (rows, row_labels), (cols, col_labels) = _number_values(labels_true), _number_values(labels_pred)
     keys = np.sort(rows * max(len(col_labels), 1) + cols)
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     counts = np.diff(np.append(starts, keys.size))
@@ -156,12 +156,16 @@ def cells_from_counts(classes: Any, clusters: Any, counts: Any) -> Cells:
     DataError
         If the lengths differ, a label is not hashable, or a count is not such a number.
     """
-    classes, clusters, counts = listed(classes, "classes"), listed(clusters, "clusters"), listed(counts, "counts")
+    classes, clusters, counts = (
+        as_sequence(classes, "classes"),
+        as_sequence(clusters, "clusters"),
+        as_sequence(counts, "counts"),
+    )
     if not len(classes) == len(clusters) == len(counts):
         lengths = f"{len(classes)}, {len(clusters)} and {len(counts)}"
         raise DataError(f"classes, clusters and counts have lengths {lengths}; give one of each for every cell")
-    weights = checked_counts(counts)
-    (rows, row_labels), (cols, col_labels) = _numbered(classes), _numbered(clusters)
+    weights = check_counts(counts)
+    (rows, row_labels), (cols, col_labels) = _number_values(classes), _number_values(clusters)
     keys, position = np.unique(rows * max(len(col_labels), 1) + cols, return_inverse=True)
     sums = np.zeros(keys.size, dtype=weights.dtype)
     np.add.at(sums, position, weights)
@@ -170,7 +174,7 @@ def cells_from_counts(classes: Any, clusters: Any, counts: Any) -> Cells:
     return Cells(rows, cols, sums[keep], row_labels, col_labels)
 
 
-def checked_counts(counts: ArrayLike) -> Array:
+def check_counts(counts: ArrayLike) -> Array:
     """Counts as an int64, float64 or object array; raises `DataError` for negative, NaN and infinite counts."""
     array = np.asarray(counts)
     if array.dtype.kind == "b" or array.size == 0:
@@ -180,7 +184,7 @@ def checked_counts(counts: ArrayLike) -> Array:
     extreme = large or (array.dtype.kind == "f" and ((array > 0) & (array < 1 / _MOST)).any())
     mixed = rounded and any(isinstance(n, Integral) and int(n) > _EXACT for n in counts)
     if array.dtype.kind not in "iuf" or extreme or mixed:
-        return _checked_objects(list(counts))
+        return _check_objects(list(counts))
     wrong = np.flatnonzero(~(array >= 0) | (array == np.inf))
     if wrong.size:
         raise DataError(f"counts has {array[wrong[0]]} at position {wrong[0]}; counts must be finite and at least 0")
@@ -191,7 +195,7 @@ def checked_counts(counts: ArrayLike) -> Array:
     return array.astype(object) if array.size and int(array.max()) * array.size >= 2**63 else array.astype(np.int64)
 
 
-def _checked_objects(counts: Sequence[object]) -> Array:
+def _check_objects(counts: Sequence[object]) -> Array:
     values = np.empty(len(counts), dtype=object)
     values[:] = [exact_count(count, "counts") for count in counts]
     whole = all(isinstance(v, int) for v in values)
@@ -216,7 +220,7 @@ def exact_count(count: object, name: str) -> int | Fraction:
 
 
 def _items(container: object, name: str) -> Iterator[tuple[object, object]]:
-    return iter(container.items() if isinstance(container, Mapping) else enumerate(listed(container, name)))
+    return iter(container.items() if isinstance(container, Mapping) else enumerate(as_sequence(container, name)))
 
 
 def cells_from_rows(rows: object) -> Cells:
@@ -236,13 +240,13 @@ def cells_from_rows(rows: object) -> Cells:
     ([0, 0, 1], [0, 1, 0], [2, 3, 4])
     """
     if hasattr(rows, "__array__"):
-        array = np.asarray(unmasked(rows))
+        array = np.asarray(unmask_nulls(rows))
         if array.ndim != 2:
             raise DataError(f"rows has shape {array.shape}; give a table of two dimensions")
-        counts = checked_counts(array.ravel())
+        counts = check_counts(array.ravel())
         at = np.flatnonzero(counts)
         return Cells(*np.divmod(at, max(array.shape[1], 1)), counts[at], *(list(range(size)) for size in array.shape))
-    table = [(i, row if isinstance(row, Mapping) else listed(row, "a row")) for i, row in _items(rows, "rows")]
+    table = [(i, row if isinstance(row, Mapping) else as_sequence(row, "a row")) for i, row in _items(rows, "rows")]
     lengths = {len(row) for _, row in table if not isinstance(row, Mapping)}
     if len(lengths) > 1:
         raise DataError(f"rows have lengths {', '.join(map(str, sorted(lengths)))}; give a count for every column")
@@ -259,7 +263,9 @@ def cells_from_clusters(clusters: object) -> Cells:
     [2, 1]
     """
     pairs = [
-        (label, cluster) for cluster, labels in _items(clusters, "clusters") for label in listed(labels, "a cluster")
+        (label, cluster)
+        for cluster, labels in _items(clusters, "clusters")
+        for label in as_sequence(labels, "a cluster")
     ]
     return cells_from_labels([label for label, _ in pairs], [cluster for _, cluster in pairs])
 
@@ -287,7 +293,7 @@ def cells_from_partitions(partition1: object, partition2: object) -> Cells:
 def _membership(partition: object, name: str) -> dict[Hashable, Hashable]:
     groups: dict[Any, Any] = {}
     for group, points in _items(partition, f"the {name} partition"):
-        for point in listed(points, "a group"):
+        for point in as_sequence(points, "a group"):
             if groups.setdefault(point, group) != group:
                 raise DataError(f"point {point!r} is in two groups of the {name} partition; groups must be disjoint")
     return groups
@@ -614,7 +620,7 @@ class SparseTable:
 
     def _counted(self, counts: Array, row_labels: list[Hashable], col_labels: list[Hashable]) -> Self:
         rows, cols = np.nonzero(counts)
-        weights = checked_counts(counts[rows, cols])
+        weights = check_counts(counts[rows, cols])
         return self._of(Cells(rows.astype(np.int64), cols.astype(np.int64), weights, row_labels, col_labels))
 
     def row_diag(self) -> Self:

@@ -12,7 +12,7 @@ import click
 from streameval import __version__
 from streameval._submodules import import_when_named
 from streameval.cli import store
-from streameval.cli.console import JUDGED, PAGES, Commands, Output, as_json, progress_bar, stacked, table
+from streameval.cli.console import JUDGED, PAGES, Commands, Output, as_json, progress_bar, stack_tables, table
 from streameval.cli.data import COMMANDS
 from streameval.cli.options import deciding, options
 from streameval.errors import OptionError
@@ -53,7 +53,7 @@ def evaluate(
 
     to = Output.take(asked, JUDGED if rules or rules_file else PAGES)
     named = store.read_rules(rules, rules_file) if rules or rules_file else {}
-    data = store.stored(data, asked)
+    data = store.add_storage(data, asked)
     opened = store.store_named(data, asked)
     if opened is not None:
         if len(data) > 1:
@@ -69,7 +69,7 @@ def evaluate(
             _list_columns(data, to)
             if not (named or to.out or plan_only or deciding(asked)):
                 return
-        asked |= store.implied_by(named, asked) if named else {}
+        asked |= store.imply_options(named, asked) if named else {}
         _check_clusters(asked)
         if plan_only:
             planned = explain(list(data), **asked)
@@ -138,7 +138,7 @@ def _list_columns(data: tuple[str, ...], to: Output) -> None:
     def shown() -> RenderableType:
         counts = [["?" if one[name] is None else str(one[name]) for name in ("nulls", "low", "high")] for one in facts]
         rows = [[str(one["column"]), str(one["type"]), *more] for one, more in zip(facts, counts, strict=True)]
-        return stacked(table(["column", "type", "nulls", "low", "high"], rows, ["nulls"]), f"next: {command}")
+        return stack_tables(table(["column", "type", "nulls", "low", "high"], rows, ["nulls"]), f"next: {command}")
 
     to.deliver(lambda: as_json({"columns": facts, "next": command}), shown)
 

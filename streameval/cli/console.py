@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from streameval.errors import OptionError, StreamevalError, masked
+from streameval.errors import OptionError, StreamevalError, mask_credentials
 from streameval.saving import LINEAGE, check_writable, delete_all, ending, save, write_whole
 from streameval.wording import visible, visible_lines
 
@@ -124,14 +124,14 @@ class Output:
         """Write an evaluation to all files, and print its tables and some lines."""
         for path in self.out:
             results.save(path)
-        self.deliver(lambda: results.to_json(indent=2), lambda: stacked(_evaluation_tables(results), *lines))
+        self.deliver(lambda: results.to_json(indent=2), lambda: stack_tables(_evaluation_tables(results), *lines))
 
     def deliver_forecasts(self, forecasts: Sequence[Forecast]) -> None:
         """Print the forecasts of all passes of a run; as JSON, a list with one object per pass."""
         self.deliver(lambda: as_json([one.to_dict() for one in forecasts]), lambda: "\n\n".join(map(str, forecasts)))
 
 
-def stacked(*parts: RenderableType) -> RenderableType:
+def stack_tables(*parts: RenderableType) -> RenderableType:
     """Stack tables and lines vertically; a line is never read as markup."""
     from rich.console import Group
     from rich.text import Text
@@ -149,7 +149,7 @@ def _evaluation_tables(found: Evaluation) -> RenderableType:
     has_points = any(r.threshold is not None or "=" in r.metric for r in others)
     points = found.operating_points().to_pylist() if has_points and found.columns("score") else []
     points = [row for row in points if row["at"] not in usual]
-    return render(found, plain=piped(), points=points)
+    return render(found, plain=is_piped(), points=points)
 
 
 def as_json(value: object) -> str:
@@ -167,7 +167,7 @@ def emit(path: str, text: str) -> None:
         write_whole(path, text)
 
 
-def piped() -> bool:
+def is_piped() -> bool:
     """Whether stdout is not a terminal."""
     from rich.console import Console
 
@@ -198,7 +198,7 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence
     """See `streameval.report.terminal.table`."""
     from streameval.report import terminal
 
-    return terminal.table(names, rows, numbers, plain=piped())
+    return terminal.table(names, rows, numbers, plain=is_piped())
 
 
 def say(text: str, nl: bool = True) -> None:
@@ -319,7 +319,7 @@ class Commands(click.Group):
             text = message = error.format_message()
             if isinstance(error, click.NoSuchOption) and (verbs := self._that_take(error.option_name)):
                 text = f"No such option '{error.option_name}'; {', '.join(verbs)} take{'s' * (len(verbs) == 1)} it"
-            shown = visible_lines(masked(text))
+            shown = visible_lines(mask_credentials(text))
             if shown == message:
                 raise  # keeps its kind: without a command, click shows the help alone
             raise click.UsageError(shown, error.ctx) from None
@@ -400,7 +400,7 @@ def show_visibly() -> None:
 
 
 def _fail(text: str, status: int) -> NoReturn:
-    click.echo(f"streameval: error: {visible(' '.join(masked(text).split()))}", err=True)
+    click.echo(f"streameval: error: {visible(' '.join(mask_credentials(text).split()))}", err=True)
     sys.exit(status)
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import PLAIN, Output, note, piped, progress_bar, table, tell
+from streameval.cli.console import PLAIN, Output, is_piped, note, progress_bar, table, tell
 from streameval.cli.options import options, options_of
-from streameval.cli.store import store_named, stored, tell_plan
+from streameval.cli.store import add_storage, store_named, tell_plan
 from streameval.errors import OptionError
-from streameval.options import FLAG, NAMES, Kind, Option, choice, honoured, real_number, whole_number
+from streameval.options import FLAG, NAMES, Kind, Option, choice, real_number, verb_options, whole_number
 from streameval.saving import check_writable
 from streameval.wording import plural
 
@@ -50,7 +50,7 @@ def attribute(
         raise OptionError(
             "with_examples=True would change nothing without a page and examples: --out FILE.html --examples COLUMN"
         )
-    data = stored(data, asked)
+    data = add_storage(data, asked)
     with progress_bar(to.quiet) as advance:
         store = store_named(data, asked, advance)
         if plan_only:
@@ -65,7 +65,7 @@ def attribute(
             losses = store.attribute(data=list(data[1:]) or None, **asked)
     for path in out:
         losses.save(path, with_examples=with_examples)
-    to.deliver(lambda: losses.to_json(indent=2), lambda: losses.render(plain=piped()))
+    to.deliver(lambda: losses.to_json(indent=2), lambda: losses.render(plain=is_piped()))
 
 
 @click.command()
@@ -82,12 +82,12 @@ def churn(data: tuple[str, ...], **asked: Any) -> None:
 
     to = Output.take(asked, PLAIN)
     with progress_bar(to.quiet) as advance:
-        result = run(list(stored(data, asked)), progress=advance, **asked)
+        result = run(list(add_storage(data, asked)), progress=advance, **asked)
     facts = result.to_dict()
     to.deliver_rows(
         facts,
         lambda: [dict(zip(("fact", "value"), line, strict=True)) for line in result.lines()],
-        lambda: result.render(plain=piped()),
+        lambda: result.render(plain=is_piped()),
     )
 
 
@@ -104,8 +104,8 @@ def plan_labels(data: tuple[str, ...], **asked: Any) -> None:
 
     to = Output.take(asked, PLAIN)
     with progress_bar(to.quiet) as advance:
-        plan = run(list(stored(data, asked)), progress=advance, **asked)
-    to.deliver_rows(plan.to_dict(), plan.ids.to_pylist, lambda: plan.render(plain=piped()))
+        plan = run(list(add_storage(data, asked)), progress=advance, **asked)
+    to.deliver_rows(plan.to_dict(), plan.ids.to_pylist, lambda: plan.render(plain=is_piped()))
 
 
 @click.command()
@@ -134,7 +134,7 @@ def sketch(
             raise OptionError(f"--quantile {share:g} is not in [0, 1]")
     if not by_label and (label or pos_label):
         raise click.UsageError("--label and --pos-label need --by-label; add it")
-    places, labels = list(stored(data, asked)), (label or "label", pos_label)
+    places, labels = list(add_storage(data, asked)), (label or "label", pos_label)
     if plan_only:
         spec = LabelSpec(*labels, "drop") if by_label else None
         to.deliver_forecasts(forecasts(places, column, spec, **asked))
@@ -207,7 +207,7 @@ SIMULATION = (
     _row("missed", _REAL, 0.05, "Share of campaign messages left as singletons."),
     _row("auc_a", _REAL, 0.95, "ROC AUC of score_a."),
     _row("auc_b", _REAL, 0.85, "ROC AUC of score_b."),
-    honoured("simulate")["threads"],
+    verb_options("simulate")["threads"],
     Option("overwrite", FLAG, False, ("simulate",), "nothing", "Replace an earlier simulation in OUT."),
     Option("quiet", FLAG, False, ("simulate",), "nothing", "Print no progress or summary."),
 )  # fmt: skip
@@ -260,7 +260,7 @@ def demo(rows: int = _DEMO_ROWS, **asked: object) -> None:
     for path in out:
         replace(evaluation, source=Source((messages,), 0, command)).save(path)
     note(f"{messages} in {made.partitions} nightly partitions, {made.bytes / 1e6:.1f} MB of Parquet")
-    tell(render(evaluation, plain=piped()))
+    tell(render(evaluation, plain=is_piped()))
     note("Your own data: streameval evaluate DATA --label label --score score_a --cluster cluster")
 
 

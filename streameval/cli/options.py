@@ -14,7 +14,7 @@ import click
 
 from streameval.errors import OptionError
 from streameval.kinds import OTHERS
-from streameval.options import ANY, COLUMN, FLAG, NAMES, NUMBERS, Option, honoured, kept_options, refuse
+from streameval.options import ANY, COLUMN, FLAG, NAMES, NUMBERS, Option, kept_options, refuse, verb_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +29,7 @@ SELECTION = ("partition", "since", "until", "last", "as_of")  # which nights of 
 
 
 # options of a store's nights, for the verbs that accept a store in place of data
-_OF_NIGHTS = [replace(honoured("show")[name], verbs=("attribute",)) for name in SELECTION]
+_OF_NIGHTS = [replace(verb_options("show")[name], verbs=("attribute",)) for name in SELECTION]
 SHOWN = (
     *(replace(option, help=f"For a store: {option.help[0].lower()}{option.help[1:]}") for option in _OF_NIGHTS),
     *(replace(option, verbs=("evaluate",), help="") for option in _OF_NIGHTS),  # as of show, whose help has them
@@ -90,7 +90,7 @@ SHOWN = (
 
 def options(verb: str) -> Callable[[Command], Command]:
     """A decorator that adds all options of a verb, in the order of the table."""
-    rows = [option for option in honoured(verb).values() if option.verbs]
+    rows = [option for option in verb_options(verb).values() if option.verbs]
     if verb == "show":
         own = " [default: as the store]"  # the value that the store keeps
         stored = kept_options()
@@ -116,7 +116,7 @@ def options_of(rows: Iterable[Option]) -> Callable[[Command], Command]:
 
 def deciding(values: Mapping[str, object]) -> list[str]:
     """Names of the options that affect results."""
-    table = honoured("evaluate")
+    table = verb_options("evaluate")
     return [name for name in values if name in table and table[name].decides != "nothing"]
 
 
@@ -212,7 +212,7 @@ def _one_column(_: click.Context, param: click.Parameter, names: tuple[str, ...]
 def _configure(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
     """Use a file's options as defaults for those not given on the command line."""
     if path is not None:
-        ctx.default_map = _configured(path, ctx.command)
+        ctx.default_map = _read_config(path, ctx.command)
 
 
 _CONFIG = click.option(
@@ -225,7 +225,7 @@ _CONFIG = click.option(
 )
 
 
-def _configured(path: str, command: click.Command) -> dict[str, object]:
+def _read_config(path: str, command: click.Command) -> dict[str, object]:
     """Read the options of a TOML file, keyed by the names of a command's parameters.
 
     Raises

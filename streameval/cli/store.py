@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import click
 
 from streameval.cli import console
-from streameval.cli.console import PLAIN, Output, as_json, emit, note, piped, progress_bar, stacked, table
+from streameval.cli.console import PLAIN, Output, as_json, emit, is_piped, note, progress_bar, stack_tables, table
 from streameval.cli.options import SELECTION, options, toml_of
 from streameval.errors import OptionError
-from streameval.options import honoured
+from streameval.options import verb_options
 from streameval.wording import few, plural, shell, visible
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ def reads_store(verb: str, formats: Sequence[str] = console.PAGES) -> Callable[[
         @wraps(function)
         def command(store: str, plan_only: bool = False, **asked: object) -> None:
             to = Output.take(asked, formats)
-            opened = opened_store(store, asked)
+            opened = open_store(store, asked)
             if plan_only and {"accepted", "why"} & asked.keys():
                 raise OptionError(
                     "plan_only=True would change nothing: accepting reads no data; leave it out", "plan_only"
                 )
             if plan_only:
-                tell_plan(opened, verb, {name: asked[name] for name in asked if name in honoured(verb)}, to)
+                tell_plan(opened, verb, {name: asked[name] for name in asked if name in verb_options(verb)}, to)
             else:
                 function(opened, to, **asked)
 
@@ -69,7 +69,7 @@ def reads_store(verb: str, formats: Sequence[str] = console.PAGES) -> Callable[[
     return declare
 
 
-def opened_store(path: str, asked: dict[str, Any], progress: Callable[..., None] | None = None) -> Store:
+def open_store(path: str, asked: dict[str, Any], progress: Callable[..., None] | None = None) -> Store:
     """Open the store; the options of its constructor are removed from `asked`."""
     from streameval.store import Store
 
@@ -88,7 +88,7 @@ def _storage(texts: Sequence[str]) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def stored(data: Sequence[str], asked: dict[str, Any]) -> tuple[str, ...]:
+def add_storage(data: Sequence[str], asked: dict[str, Any]) -> tuple[str, ...]:
     """Add the options of ``--storage`` to the URIs of the inputs; they are removed from `asked`."""
     from streameval.evaluation.files import with_storage
 
@@ -114,7 +114,7 @@ def store_named(
     first, store = data[0], None
     if not _is_local_data(first):
         with suppress(OptionError):  # a store is on a local disk or on S3
-            store = None if is_pattern(first) else opened_store(first, dict(asked), progress)
+            store = None if is_pattern(first) else open_store(first, dict(asked), progress)
     if store is None or not store.exists():
         if name := next((name for name in SELECTION if name in asked), ""):
             raise OptionError(
@@ -196,7 +196,7 @@ def add(**asked: Any) -> None:
 @options("vacuum")
 def vacuum(store: str, quiet: bool = False, **asked: Any) -> None:
     """Delete files that STORE no longer needs, and merge old nights."""
-    opened = opened_store(store, asked)
+    opened = open_store(store, asked)
     done = opened.vacuum(**asked)
     if not quiet:
         note(f"{opened.name}: {done}")
@@ -205,7 +205,7 @@ def vacuum(store: str, quiet: bool = False, **asked: Any) -> None:
 def _change(verb: str, store: str, quiet: bool = False, plan_only: bool = False, **asked: Any) -> None:
     """Run a verb that changes partitions or columns of a store, and print a summary on stderr."""
     with progress_bar(quiet) as advance:
-        opened = opened_store(store, asked, advance)
+        opened = open_store(store, asked, advance)
         if "data" in asked:
             asked["data"] = list(asked["data"])
         if plan_only:
@@ -259,7 +259,7 @@ def info(store: Store, to: Output, with_versions: bool = False, **asked: Any) ->
     status 1 if one is damaged.
     """
     content = store.info(**asked)
-    facts, lines, parts = content.to_dict(), list(content.lines()), [content.render(plain=piped())]
+    facts, lines, parts = content.to_dict(), list(content.lines()), [content.render(plain=is_piped())]
     if with_versions:
         facts["versions"] = [
             fact | {"when": fact["when"].isoformat(timespec="milliseconds").replace("+00:00", "Z")}
@@ -268,7 +268,9 @@ def info(store: Store, to: Output, with_versions: bool = False, **asked: Any) ->
         rows = [[str(fact["version"]), fact["when"], fact["action"]] for fact in facts["versions"]]
         parts.append(table(["version", "when", "action"], rows, ["version"]))
         lines += [(f"version {number}", f"{when} {action}") for number, when, action in rows]
-    to.deliver_rows(facts, lambda: [{"fact": name, "value": value} for name, value in lines], lambda: stacked(*parts))
+    to.deliver_rows(
+        facts, lambda: [{"fact": name, "value": value} for name, value in lines], lambda: stack_tables(*parts)
+    )
     if content.damaged:
         if not to.shows:
             note(f"damaged: {'; '.join(content.damaged)}")
@@ -289,7 +291,7 @@ def history(store: Store, to: Output, nightly: bool = False, **asked: Any) -> No
         histories.plot(to.plot)
     if to.csv_to is not None:
         emit(to.csv_to, results.to_csv())
-    to.deliver(lambda: results.to_json(indent=2), lambda: histories.render(plain=piped()))
+    to.deliver(lambda: results.to_json(indent=2), lambda: histories.render(plain=is_piped()))
 
 
 COMMANDS = (update, show, replace, remove, info, history, add, vacuum)
@@ -360,17 +362,17 @@ def leave(passed: bool, failures: Sequence[str], to: Output) -> None:
         raise SystemExit(3)
 
 
-def implied_by(named: Mapping[str, str], asked: Mapping[str, Any]) -> dict[str, object]:
+def imply_options(named: Mapping[str, str], asked: Mapping[str, Any]) -> dict[str, object]:
     """Options that rules imply; raises `OptionError`, before anything is read, if a rule's metric is not computed."""
     from streameval.evaluation.request import Request
-    from streameval.evaluation.result import check_computed, implied, rules_of_data
+    from streameval.evaluation.result import check_computed, complete_options, rules_of_data
 
     rules = rules_of_data(dict(named))
     columns = [*asked.get("score", ()), *asked.get("cluster", ())]
     for rule in rules:
         if rule.level is not None and rule.than not in (None, *columns):
             raise OptionError(f"{rule.text!r}: {rule.than!r} is not evaluated; name it as well (--score, --cluster)")
-    more = implied(rules, asked)
+    more = complete_options(rules, asked)
     check_computed(rules, Request.checked({**asked, **more}))
     return more
 
@@ -434,7 +436,7 @@ def diagnose(store: Store, to: Output, with_all: bool = False, **asked: Any) -> 
     to.deliver_rows(
         facts,
         lambda: [{"partition": night["partition"]} | finding for night in facts for finding in night["findings"]],
-        lambda: stacked(
+        lambda: stack_tables(
             *(part for night in nights for part in _diagnosis_parts(store, night, None if with_all else _MOST_FACTS)),
             *[] if nights else ["no night fails; name one with --partition"],
         ),
@@ -460,7 +462,7 @@ def _diagnosis_parts(store: Store, one: Diagnosis, most: int | None) -> list[Ren
     remedy = f"next: {lasting * bool(one.fails)}{accept}"
     if one.undecided:
         remedy += "; a rule that ends in 'or undecided' lets such nights pass"
-    return [one.render(plain=piped(), most=most), *([remedy] if one.fails or one.undecided else [])]
+    return [one.render(plain=is_piped(), most=most), *([remedy] if one.fails or one.undecided else [])]
 
 
 @click.command()
@@ -484,15 +486,15 @@ def drift(data: tuple[str, ...], plan_only: bool = False, **asked: Any) -> None:
     if store is not None and len(data) > 1:
         raise click.UsageError("name one STORE, or files")
     if store is not None and plan_only:
-        tell_plan(store, "drift", {name: asked[name] for name in asked if name in honoured("drift")}, to)
+        tell_plan(store, "drift", {name: asked[name] for name in asked if name in verb_options("drift")}, to)
         return
-    source = list(stored(data, asked)) if store is None else data[0]
+    source = list(add_storage(data, asked)) if store is None else data[0]
     if "storage_options" in asked:
         asked["storage_options"] = _storage(asked["storage_options"])
     with progress_bar(to.quiet) as advance:
         result = compare(source, progress=advance, **asked)
     facts = result.to_dict()
-    to.deliver_rows(facts, lambda: [facts], lambda: result.render(plain=piped()))
+    to.deliver_rows(facts, lambda: [facts], lambda: result.render(plain=is_piped()))
 
 
 @reads_store("maturity", (*PLAIN, "html"))
@@ -511,7 +513,7 @@ def maturity(store: Store, to: Output, **asked: Any) -> None:
         result.save(path)
     if to.plot is not None:
         result.plot(to.plot)
-    to.deliver(lambda: result.to_json(indent=2), lambda: result.render(plain=piped()))
+    to.deliver(lambda: result.to_json(indent=2), lambda: result.render(plain=is_piped()))
 
 
 GATES = (check, diagnose, drift, maturity)

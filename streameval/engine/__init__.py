@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from streameval._submodules import import_when_named
 from streameval.errors import OptionError
-from streameval.options import honoured
+from streameval.options import verb_options
 
 if TYPE_CHECKING:
     import os
@@ -162,7 +162,7 @@ def on_cluster(
 
 def check_timeout(client: Client | str | None, scheduler_timeout: float) -> None:
     """Raise `OptionError` if the timeout is invalid, or is given without a client."""
-    if honoured("evaluate")["scheduler_timeout"].plain(scheduler_timeout) != SCHEDULER_TIMEOUT and client is None:
+    if verb_options("evaluate")["scheduler_timeout"].plain(scheduler_timeout) != SCHEDULER_TIMEOUT and client is None:
         raise OptionError(
             f"scheduler_timeout={scheduler_timeout!r} would change nothing without a scheduler: name one (--scheduler)",
             "scheduler_timeout",

@@ -70,7 +70,7 @@ from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine
 from streameval.states import codec, rounds
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.rounds import FirstRound, Round, balanced, buckets, nbytes, row_bytes
+from streameval.states.rounds import FirstRound, Round, balance_ranges, buckets, nbytes, row_bytes
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ class ClusterEngine:
         if not states:
             return
         count = self._range_count(sum(map(nbytes, states.values())))
-        ranges = {spec: balanced(state, buckets(state), count) for spec, state in states.items()}
+        ranges = {spec: balance_ranges(state, buckets(state), count) for spec, state in states.items()}
         most = max(map(len, ranges.values()))
         cuts: list[dict[work.Key, Interval]] = [
             {spec: cut[r][0] if r < len(cut) else (0, 0) for spec, cut in ranges.items()} for r in range(most)
@@ -360,7 +360,7 @@ class ClusterEngine:
             futures = self.connection.submit([part for pair in zip(nodes, outlines, strict=True) for part in pair])
             results.append(futures[1::2])
             current = rounds.merge([handed for _, handed in self.connection.gather(futures[1::2])])
-            intervals = [cut for cut, _ in balanced(current, buckets(current), len(nodes))]
+            intervals = [cut for cut, _ in balance_ranges(current, buckets(current), len(nodes))]
             rows, at = exchange(futures[0::2], [{work.ROWS: cut} for cut in intervals], key, tasks=SPLITS), work.ROWS
 
     def each(self, function: Callable[[T], R], items: Sequence[T], name: str) -> list[R]:

@@ -152,7 +152,7 @@ def connect(
     if client is not None:
         _leave_pool()
     if isinstance(client, str):
-        return _owned(client, scheduler_timeout)
+        return _own_client(client, scheduler_timeout)
     if client is None and (client := _active()) is None:
         return None
     if not isinstance(client, distributed.Client) or client.asynchronous:
@@ -185,7 +185,7 @@ def _leave_pool() -> None:
         distributed.secede()
 
 
-def _owned(address: str, scheduler_timeout: float) -> Connection:
+def _own_client(address: str, scheduler_timeout: float) -> Connection:
     """A connection with a new client, which is closed when the connection is garbage collected."""
     try:
         client = distributed.Client(address, set_as_default=False, timeout=max(scheduler_timeout, _CONNECT))

@@ -99,11 +99,11 @@ def _row_text(piece: Piece) -> int:
 
 def _row_groups(piece: Piece) -> tuple[Group, ...]:
     """The row groups of a piece; none of a table in memory."""
-    stored = _stored(piece)
+    stored = _stored_groups(piece)
     return stored.groups if stored else ()
 
 
-def _stored(piece: Piece) -> RowGroups | None:
+def _stored_groups(piece: Piece) -> RowGroups | None:
     """The row groups of a piece, also below `TableRows`; None for any other source."""
     source = piece.source.source if isinstance(piece.source, TableRows) else piece.source
     return source if isinstance(source, RowGroups) else None
@@ -140,7 +140,7 @@ def _uneven_bytes(limit: int, scratch: int, pieces: Sequence[Piece], threads: in
     mean = max(map(_text_bytes, pieces), default=0)
     page = 0
     for piece in pieces:
-        stored = _stored(piece)
+        stored = _stored_groups(piece)
         if stored and least_limit(scratch + 2 * threads * (_row_text(piece) * max(piece.rows, 0) - mean)) > limit:
             with suppress(*READ_ERRORS):
                 page = max(page, stored.largest_texts())
@@ -382,7 +382,7 @@ def batches(
     """
     for piece, row, batch in raw_batches(pieces, plan.schema, rows, plan.by_code):
         kept = None if plan.where is None else np.flatnonzero(plan.where.kept(batch, piece.name))
-        yield piece, batch.num_rows, _decoded(piece, first + row, batch, kept, plan, reader, late)
+        yield piece, batch.num_rows, _decode(piece, first + row, batch, kept, plan, reader, late)
 
 
 def raw_batches(
@@ -434,7 +434,7 @@ def row_width(schema: pa.Schema) -> int:
     return width
 
 
-def _decoded(
+def _decode(
     piece: Piece,
     row: int,
     batch: pa.RecordBatch,

@@ -168,7 +168,7 @@ def finish(
             completed = as_completed(list(waiting), loop=connection.client.loop)
             for future in completed:
                 fold = waiting[future]
-                error = None if future.status == "finished" else _translated(future.exception(), fold)
+                error = None if future.status == "finished" else _translate_error(future.exception(), fold)
                 files = [list(group) for _, group in groupby(fold.pieces, key=attrgetter("name"))]
                 if error is None:
                     fold.parts.clear()
@@ -196,7 +196,7 @@ def finish(
     return done, failed
 
 
-def _translated(error: BaseException, fold: Fold) -> BaseException:
+def _translate_error(error: BaseException, fold: Fold) -> BaseException:
     """The error to raise: a `StreamevalError` for a worker out of memory, and for a failure of a user's partition."""
     lazy = any(isinstance(piece.source, LazySource) for piece in fold.pieces)
     foreign = not isinstance(error, StreamevalError | KilledWorker | CancelledError | CommClosedError)
@@ -207,7 +207,7 @@ def _translated(error: BaseException, fold: Fold) -> BaseException:
     return uncomputable(fold.pieces[0].name, error) if lazy and foreign else error
 
 
-def mapped(
+def map_items(
     connection: Connection,
     function: Callable[[T, Engine], R],
     items: Sequence[tuple[Sequence[Piece], T]],

@@ -29,7 +29,7 @@ from streameval.metrics.finalize import partials
 from streameval.metrics.protocol import Metric, user_defined
 from streameval.scan import LazySource, Piece, read
 from streameval.states import codec
-from streameval.states.rounds import Round, Rows, joined, merge, outline_only, ranged, restored
+from streameval.states.rounds import Round, Rows, join_rows, merge, outline_only, restore_state, select_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -131,7 +131,7 @@ def visit(
     ranges: Range, key: Key, outline: Round, interval: Interval, resources: Resources
 ) -> tuple[tuple[list[Any], Round | None], dict[str, Rows]]:
     """Visit the rows of a range; returns the values with the outline of what the round hands on, and the rows."""
-    here = restored(outline, ranges[key])
+    here = restore_state(outline, ranges[key])
     visits = [here.visit(part, resources.budget) for part in here.intervals(resources.budget, interval)]
     values = [value for value, _ in visits]
     if not outline.hands_on:
@@ -170,13 +170,13 @@ def _rows(part: Part | Range) -> Range:
 def split(folded: Spread | Range, intervals: Mapping[Key, Interval]) -> Part:
     """Extract one range from a fold task's rows, or from a coarser range, without copying."""
     rows = folded[1] if isinstance(folded, tuple) else folded
-    return Part({spec: ranged(rows[spec], interval) for spec, interval in intervals.items()})
+    return Part({spec: select_range(rows[spec], interval) for spec, interval in intervals.items()})
 
 
 def join(parts: Sequence[Part | Range]) -> Range:
     """Join the parts of one range."""
     rows = [_rows(part) for part in parts]
-    return {spec: joined([part[spec] for part in rows]) for spec in rows[0]}
+    return {spec: join_rows([part[spec] for part in rows]) for spec in rows[0]}
 
 
 def finalize(
@@ -200,8 +200,8 @@ def finalize(
     """
     values = []
     for spec, shards, packed in wanted:
-        state = restored(outlines.states[spec], ranges[spec])
-        metrics = unpacked(packed) if isinstance(packed, bytes) else packed
+        state = restore_state(outlines.states[spec], ranges[spec])
+        metrics = unpack_metrics(packed) if isinstance(packed, bytes) else packed
         values.append([partials(state, shard, metrics, resources.budget) for shard in shards])
     return values
 
@@ -231,11 +231,11 @@ def dump(
         If the rows are not those of the outlines.
     """
     spec, schema = wanted
-    rows = joined([part[spec] for part in map(_rows, ranges)])
+    rows = join_rows([part[spec] for part in map(_rows, ranges)])
     for name, counts in outlines.states[spec].runs().items():
         rows[name].check(counts, interval)
     state = outlines.states[spec].with_runs(rows)
-    parts = [state] if run is None else codec.divided(state)[run]
+    parts = [state] if run is None else codec.divide_state(state)[run]
     return [batch for part in parts for batch in codec.stored_batches(part, schema, resources.budget)]
 
 
@@ -265,7 +265,7 @@ def packed(metrics: Sequence[Metric]) -> Sequence[Metric] | bytes:
     return data
 
 
-def unpacked(data: bytes, worker: str | None = None) -> Sequence[Metric]:
+def unpack_metrics(data: bytes, worker: str | None = None) -> Sequence[Metric]:
     """The metrics that `packed` pickled; `worker` is the address of this worker, by default that of the running task.
 
     Raises
@@ -289,7 +289,7 @@ def unpacked(data: bytes, worker: str | None = None) -> Sequence[Metric]:
 def missing(data: bytes, dask_worker: Worker) -> str:
     """The reason why this worker cannot unpack metrics; empty if it can."""
     try:
-        unpacked(data, dask_worker.address)
+        unpack_metrics(data, dask_worker.address)
     except ClusterError as error:
         return str(error)
     return ""

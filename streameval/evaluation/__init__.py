@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from streameval._submodules import import_when_named
 from streameval.evaluation.files import Files, Forecast, source_of
 from streameval.evaluation.finalize import finalize_all
-from streameval.evaluation.multiclass import expanded
+from streameval.evaluation.multiclass import expand_classes
 from streameval.evaluation.request import Request
-from streameval.options import recorded
+from streameval.options import record_options
 from streameval.scan.pieces import without_views
 from streameval.wording import explains_arguments
 
@@ -316,7 +316,7 @@ def evaluate(
     """
     options = dict(locals())  # every argument by name
     del options["data"]
-    request = Request.checked(expanded(data, options))
+    request = Request.checked(expand_classes(data, options))
     files = Files.requested(data, request).labelled(request.late)
     request = replace(request, label=files.plan.label or request.label)
     with files.engine.progress:
@@ -326,7 +326,7 @@ def evaluate(
     source = replace(source_of(data, files.scan.pieces, request.options), zones=zones)
     counts = files.deliver_statements(folded)
     counts = found.labels | counts if request.design or not counts else counts
-    return replace(found, options=recorded(request.options), source=source, labels=counts)
+    return replace(found, options=record_options(request.options), source=source, labels=counts)
 
 
 def explain(data: object, **options: Any) -> Forecast:
@@ -364,7 +364,7 @@ def explain(data: object, **options: Any) -> Forecast:
         inspect.signature(evaluate).bind(data, **options)
     except TypeError as error:
         raise TypeError(f"explain() {error}; its arguments are those of evaluate()") from None
-    request = Request.checked(expanded(data, options))
+    request = Request.checked(expand_classes(data, options))
     return Files.requested(data, request).forecast(request)
 
 

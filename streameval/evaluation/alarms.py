@@ -197,7 +197,7 @@ def level_of(alpha: float, tests: int) -> float:
     return alpha / (len(WINDOWS) * YEAR * tests)
 
 
-def judged_end(window: Window, at: int, scale: str, bound: float, sign: int) -> End | str:
+def find_end(window: Window, at: int, scale: str, bound: float, sign: int) -> End | str:
     """The end of a slice's interval that a rule compares with its bound; a reason where the window cannot be judged.
 
     Parameters

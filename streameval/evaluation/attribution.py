@@ -40,7 +40,7 @@ from streameval.evaluation.labels.statements import LateSource
 from streameval.kinds import of_column
 from streameval.metrics.catalogue import entry_of, usual
 from streameval.metrics.contingency.attribution import GAINS, check_gain
-from streameval.options import checked, command, honoured, recorded
+from streameval.options import command, complete_options, record_options, verb_options
 from streameval.results import Scalar, slice_column
 from streameval.scan import Scan, Where
 from streameval.scan.derived import IdName
@@ -66,7 +66,7 @@ def _plain_type(found: Scan, column: str) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
+def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options in plain form; `classes` is set to `changed_from` if that is given.
 
     Raises
@@ -75,7 +75,7 @@ def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
         If an option is invalid, conflicts with another, has no effect, or nothing is named to attribute.
     """
     columns = ("cluster", "classes", "changed_from", "label", "by")
-    given = {**given, **{name: honoured("attribute")[name].kind.check(name, given.get(name)) for name in columns}}
+    given = {**given, **{name: verb_options("attribute")[name].kind.check(name, given.get(name)) for name in columns}}
     if given.get("labels") is not None:
         given |= {"label": given["label"] or "label"}
     classes, earlier = given.get("classes"), given.get("changed_from")
@@ -94,7 +94,7 @@ def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
     if paired and not given.get("cluster"):
         name = "classes" if classes else "changed_from"
         raise OptionError(f"{name} would change nothing without clusters: name their column (--cluster)", name)
-    options = checked(compared, "attribute")
+    options = complete_options(compared, "attribute")
     metric, sliced = options["metric"], bool(options["by"])
     if metric is not None and not sliced and not paired:
         raise OptionError(
@@ -113,7 +113,7 @@ class Run:
     Attributes
     ----------
     data : as given by the user
-    options : see `checked_options`
+    options : see `check_options`
     files : the data, after pruning by the filter
     filtered : text of the filter; empty without one
     late : labels from another table; None if the data have them
@@ -134,7 +134,7 @@ class Run:
         Parameters
         ----------
         data : see `streameval.evaluate`
-        options : see `checked_options`
+        options : see `check_options`
         engine : where to run
 
         Raises
@@ -217,8 +217,8 @@ class Run:
         counted = [request.family.counted(request, folded.states[request.spec]) for request in self.requests]
         found = attribute_states(
             files.engine, self.options, states, self.clusters, self.classes, self.look_up(folded.skipped),
-            dropped=dropped_rows(counted, () if label is None else [("null label", folded.labels(label).null)]),
-            skipped=folded.skipped, options=recorded(options, "attribute"),
+            dropped=count_dropped(counted, () if label is None else [("null label", folded.labels(label).null)]),
+            skipped=folded.skipped, options=record_options(options, "attribute"),
             source=source_of(self.data, files.scan.pieces, options, "attribute"),
         )  # fmt: skip
         found = replace(found, labels=files.deliver_statements(folded))
@@ -281,7 +281,7 @@ class Run:
             raise MissingInputError(msg)
 
 
-def dropped_rows(counted: Iterable[Counted], more: Iterable[tuple[str, int]] = ()) -> tuple[tuple[str, int], ...]:
+def count_dropped(counted: Iterable[Counted], more: Iterable[tuple[str, int]] = ()) -> tuple[tuple[str, int], ...]:
     """Rows left out, by reason; the states of a column leave out the same rows for the same reason."""
     rows = dict(more)
     for reason, n in (pair for one in counted for pair in one.dropped):
@@ -430,7 +430,7 @@ def forecasts(data: object, **given: Any) -> list[Forecast]:
     StreamevalError
         What `attribute` raises before it reads the data.
     """
-    options = checked_options(given)
+    options = check_options(given)
     passes = []
     if given.get("cluster") and (options["classes"] or options["label"]):
         engine = start(**{name: given[name] for name in RUN_OPTIONS if name in given})
@@ -552,7 +552,7 @@ def attribute(
     """
     given = dict(locals())  # every argument by name
     del given["data"]
-    options = checked_options({name: value for name, value in given.items() if name != "progress"})
+    options = check_options({name: value for name, value in given.items() if name != "progress"})
     run, result = {name: given[name] for name in RUN_OPTIONS}, None
     if given["cluster"] and (options["classes"] or options["label"]):
         engine = start(**run)
@@ -564,6 +564,6 @@ def attribute(
     result = with_slices(
         result, sliced, options, lambda level: [one.own.scalar_with(level) for one in sliced.slice_estimates]
     )
-    asked = {**options, "classes": given["classes"]}  # undo `checked_options`, which moves changed_from to classes
+    asked = {**options, "classes": given["classes"]}  # undo `check_options`, which moves changed_from to classes
     repeat = command("attribute", result.source.data, asked) if result.source.command else ""
     return replace(result, source=replace(result.source, command=repeat, zones=sliced.source.zones))

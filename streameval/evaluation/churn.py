@@ -18,7 +18,7 @@ from streameval.evaluation.files import Files, source_of
 from streameval.evaluation.request import LEVEL
 from streameval.metrics.estimates import Estimate
 from streameval.metrics.protocol import Sizes
-from streameval.options import checked, recorded
+from streameval.options import complete_options, record_options
 from streameval.report.terminal import Facts
 from streameval.results import Scalar, Source
 from streameval.saving import AsJson
@@ -183,7 +183,7 @@ def churn(
     {'clusters': 3, 'continued': 2, 'split_off': 1, 'formed': 0, 'births': 0}
     """
     given = {name: value for name, value in locals().items() if name not in ("data", "progress")}
-    options = checked(given, "churn")
+    options = complete_options(given, "churn")
     if options["ci"] is not None and options["unit"] is None:
         raise OptionError(
             "ci would change nothing without a unit: rows of a cluster are not independent (--unit)", "ci"
@@ -215,7 +215,7 @@ def churn(
         raise MissingInputError(f"{files.names[0]}: no row has an id in both {from_!r} and {cluster!r}")
     share = _share(tally, unit, options["ci"] or LEVEL)
     source = source_of(data, files.scan.pieces, options, "churn")
-    return _result(tally, share, least, recorded(options, "churn"), source)
+    return _result(tally, share, least, record_options(options, "churn"), source)
 
 
 def _first(state: Any, spec: ContingencySpec, least: int) -> ByNew:

@@ -24,7 +24,7 @@ from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slices import SlicedStates, usable
 from streameval.kinds import of_column
 from streameval.metrics.catalogue import entry_of
-from streameval.options import NEEDS, honoured
+from streameval.options import NEEDS, verb_options
 from streameval.results import REST, Scalar
 from streameval.wording import few
 
@@ -116,7 +116,7 @@ def _quantity(side: Evaluation, metric: str, of: str | None) -> dict[str, object
     entry, values = entry_of(metric), {}
     own = {} if entry is None or entry.metric is None else entry.options  # a name with a value has no others
     unread = _LIMITS if entry is None or entry.family not in _UNLABELLED else (*_LIMITS, "pos_label")
-    for option in (honoured("evaluate")[name] for name in (*_MEASURED, *own) if name not in unread):
+    for option in (verb_options("evaluate")[name] for name in (*_MEASURED, *own) if name not in unread):
         source = NEEDS.get(option.needs, ("",))[0]
         if source not in ("score", "cluster") or of in side.options.get(source, ()):
             values[option.name] = of_column(option.plain(side.options.get(option.name, option.default)), of or "")
@@ -130,7 +130,7 @@ def _refuse_other_quantities(
     for name in sides[0]:
         values = [side.get(name) for side in sides]
         if values[0] != values[1]:
-            spelling = honoured("evaluate")[name].spelling
+            spelling = verb_options("evaluate")[name].spelling
             both = " and ".join(
                 f"{side} without {name}" if value is None else f"{side} with {name}={value!r}"
                 for side, value in zip(names, values, strict=True)
@@ -229,7 +229,7 @@ def _rests(
     engine = sliced.engine
     groups = [tuple((values[0].own.scalar.slice or {}).values()) for values in slices]
     grouped = [(w, sliced.grouped(w, key)) for w in sliced.requests]
-    split = intervals.sliced_blocks(sliced.requests, sliced.states, resampling, key)
+    split = intervals.slice_blocks(sliced.requests, sliced.states, resampling, key)
     left = {spec: each.each_without(groups) for spec, each in split.items()}
     for start in range(0, len(groups), _RESTS):
         several, values, known = [], [], []
@@ -237,18 +237,18 @@ def _rests(
             blocks = {spec: next(counts) for spec, counts in left.items()}
             rest = [(w, state.without(group, budget=engine.budget)) for w, state in grouped]
             sources = intervals.replicated(engine, rest, blocks, resampling)
-            results, certain = intervals.finalized(engine, sources, {}, resampling)
+            results, certain = intervals.finalize_states(engine, sources, {}, resampling)
             found = iter(results)
             several.append(sources)
             values.append([one for w, state in rest for one in usable(w, state, list(islice(found, len(w.metrics))))])
             known.append(certain)
-        yield from (rest for rest, _ in intervals.estimated(engine, several, values, resampling, known))
+        yield from (rest for rest, _ in intervals.estimate_results(engine, several, values, resampling, known))
 
 
 _CHUNK = 64  # slices whose states are extracted together
 
 
-def sampled_slices(
+def compare_slices(
     sliced: SlicedStates, results: Sequence[Scalar], resampling: Resampling
 ) -> tuple[list[Scalar], list[Estimated]]:
     """Compute the intervals and differences of slices.
@@ -270,7 +270,7 @@ def sampled_slices(
     collected: list[Scalar | None] = []  # None in place of a difference: all are compared together
     estimates: list[Estimated] = []
     pairs: list[tuple[Estimate, str | None]] = []
-    for key, by_slice in estimated_slices(sliced, results, resampling):
+    for key, by_slice in estimate_slices(sliced, results, resampling):
         for own in by_slice:
             between = intervals.baseline_differences(own, sliced.requests, resampling)
             collected += [
@@ -287,10 +287,10 @@ def sampled_slices(
     return [next(adjusted) if one is None else one for one in collected], estimates
 
 
-def estimated_slices(
+def estimate_slices(
     sliced: SlicedStates, results: Sequence[Scalar], resampling: Resampling
 ) -> Iterator[tuple[By, list[list[Estimated]]]]:
-    """For each slicing, the results of each slice with their replicates; arguments as for `sampled_slices`."""
+    """For each slicing, the results of each slice with their replicates; arguments as for `compare_slices`."""
     rows, count = iter(results), sum(len(w.metrics) for w in sliced.requests)
     by_key: dict[tuple[str, ...], list[list[Scalar]]] = {key.columns: [] for key in sliced.slicing.keys}
     while count and (one := list(islice(rows, count))):
@@ -304,7 +304,7 @@ def _of_slices(
 ) -> Iterator[list[Estimated]]:
     """The results of each slice of a slicing with their replicates."""
     engine = sliced.engine
-    split = intervals.sliced_blocks(sliced.requests, sliced.states, resampling, key)
+    split = intervals.slice_blocks(sliced.requests, sliced.states, resampling, key)
     for start in range(0, len(slices), _CHUNK):
         some = slices[start : start + _CHUNK]
         groups = [tuple((values[0].slice or {}).values()) for values in some]
@@ -313,4 +313,4 @@ def _of_slices(
         for i, group in enumerate(groups):
             blocks = {spec: each.only(group) for spec, each in split.items()}
             sources.append(intervals.replicated(engine, [(w, each[i]) for w, each in states], blocks, resampling))
-        yield from (own for own, _ in intervals.estimated(engine, sources, some, resampling))
+        yield from (own for own, _ in intervals.estimate_results(engine, sources, some, resampling))

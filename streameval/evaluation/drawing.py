@@ -14,7 +14,7 @@ from streameval.evaluation.tables import LookUp, Tables
 from streameval.kinds import of_column
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.curves import CurveKind, ScoreRange, band_of, curve_kind, no_band, places
-from streameval.metrics.finalize import computed, in_rounds
+from streameval.metrics.finalize import compute_metrics, in_rounds
 from streameval.metrics.resampling import Resampled, SplitState, units_beyond
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.label_sample import LabelSample
@@ -110,7 +110,7 @@ def with_bands(
         exact = partial(_of_state, engine, states[key])
         if isinstance(split, BlockReplicates):
             reason = split.certified(exact)
-            split = split if reason else _focused(some, split.merged(FEW_BLOCKS), exact)
+            split = split if reason else _focus(some, split.merged(FEW_BLOCKS), exact)
         elif isinstance(split, SplitState):
             split = split.merged(FEW_BLOCKS)
         if reason is None:
@@ -128,7 +128,7 @@ def _of_state(engine: Engine, state: State, metrics: Sequence[Metric[T]]) -> lis
     return values
 
 
-def _focused(curves: Sequence[Curve], grid: BlockReplicates, exact: Exact) -> BlockReplicates:
+def _focus(curves: Sequence[Curve], grid: BlockReplicates, exact: Exact) -> BlockReplicates:
     """The same with more detail around the thresholds of the bands."""
     found = {float(t): curve for curve in curves for t in curve.thresholds[places(curve)].tolist()}
     values = [replace(Scalar.certain(curve.name, 0.5), threshold=t) for t, curve in found.items() if math.isfinite(t)]
@@ -144,7 +144,7 @@ def _banded(curves: Sequence[Curve], split: Resampled, aul_threshold: float, lev
         if state is None:
             return [None] * len(kinds)
         drawn = kinds[0].drawn(state)
-        return _draw(kinds, drawn, of, aul_threshold, dict(zip(metrics, computed(drawn, metrics), strict=True)))
+        return _draw(kinds, drawn, of, aul_threshold, dict(zip(metrics, compute_metrics(drawn, metrics), strict=True)))
 
     grids = draw(split.total() if isinstance(split, BlockReplicates) else None)
     rows = split.sizes.counts["rows"].tolist()

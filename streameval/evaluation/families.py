@@ -34,7 +34,7 @@ from streameval.evaluation.labels.design import STRATA, LabelDesign, probabiliti
 from streameval.metrics import resampling as resample
 from streameval.metrics.contingency.assignment import summarize_rounds
 from streameval.metrics.contingency.class_sample import OF_CLUSTERS, ClassSample, recorded_units, sample_classes
-from streameval.metrics.finalize import computed, in_rounds
+from streameval.metrics.finalize import compute_metrics, in_rounds
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.group_means import GroupMean, group_means
 from streameval.metrics.scores.label_sample import LabelSample
@@ -179,7 +179,7 @@ class Replication:
 
 
 def _compute_all(jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-    return [_scalars(metrics, computed(state, metrics)) for state, metrics in (make() for make in jobs)]
+    return [_scalars(metrics, compute_metrics(state, metrics)) for state, metrics in (make() for make in jobs)]
 
 
 class ScoreReplication(Replication):

@@ -23,11 +23,11 @@ from streameval.engine import Engine, Work, start
 from streameval.engine.fold import Folded, Plan, batch_rows, builder_bytes, row_width
 from streameval.errors import MissingInputError, OptionError
 from streameval.evaluation.families import MetricRequest, assignment_cells, planned
-from streameval.evaluation.intervals import block_requests, folded_specs
+from streameval.evaluation.intervals import block_requests, list_specs
 from streameval.evaluation.labels.columns import read_columns, with_late_fields
 from streameval.results import Source
 from streameval.saving import AsJson
-from streameval.scan import Piece, shown
+from streameval.scan import Piece, mask_uri
 from streameval.scan.files.uris import Uri
 from streameval.scan.parquet.statistics import ColumnFacts, survey
 from streameval.scan.pieces import without_views
@@ -198,7 +198,7 @@ class Files:
         request.slicing.check_timezone(options["timezone"], files.scan.schema, files.names[0])
         request.resampling.check(late.schema, files.names[0])
         requests = planned(request, replace(files.scan, schema=without_views(late.schema)))
-        specs = folded_specs(requests, request.resampling, request.slicing)
+        specs = list_specs(requests, request.resampling, request.slicing)
         return files.folding(requests, specs, request)
 
     def folding(
@@ -322,7 +322,7 @@ def source_of(data: object, pieces: Sequence[Piece], plain: Mapping[str, object]
     >>> found.data, found.command
     (('s3://bucket/a.parquet',), 'streameval evaluate s3://bucket/a.parquet --score a')
     """
-    named = list(_named(data))
+    named = list(_name_inputs(data))
     names = tuple(dict.fromkeys(name for name, _ in named))
     on_disk = bool(named) and all(path for _, path in named)
     files = len({piece.name for piece in pieces}) if on_disk else 0
@@ -350,7 +350,7 @@ def with_storage(data: Sequence[str], storage: Mapping[str, str]) -> list[str]:
     uris = [Uri.parse(text) for text in data]
     if not any(uri is not None and uri.on_s3 for uri in uris):
         raise OptionError(
-            f"storage_options would change nothing: no input is on S3 (s3://…): {few([shown(text) for text in data])}",
+            f"storage_options would change nothing: no input is on S3 (s3://…): {few(list(map(mask_uri, data)))}",
             "storage_options",
         )
     return [
@@ -376,13 +376,13 @@ def is_pattern(text: str) -> bool:
     return any(c in (text if uri is None else uri.path) for c in "*?[")
 
 
-def _named(data: object) -> Iterator[tuple[str, bool]]:
+def _name_inputs(data: object) -> Iterator[tuple[str, bool]]:
     """The name of each input, and whether it is a path."""
     if isinstance(data, str | os.PathLike):
-        yield shown(os.fspath(data)), True
+        yield mask_uri(os.fspath(data)), True
     elif isinstance(data, list | tuple):
         for item in data:
-            yield from _named(item)
+            yield from _name_inputs(item)
     else:
         kind = type(data)
         yield f"a {kind.__module__.partition('.')[0]} {kind.__name__}", False
@@ -407,7 +407,7 @@ def suggestion(data: Sequence[str], columns: Sequence[ColumnFacts]) -> str:
     is a column that is named like one and is not floating-point. If footers report nulls, the command drops those rows,
     column by column.
     """
-    data = [shown(text) for text in data]  # without credentials
+    data = [mask_uri(text) for text in data]  # without credentials
     floats = [one for one in columns if one.kind in ("halffloat", "float", "double")]
     numbers = [one for one in columns if one in floats or one.kind.startswith(("int", "uint", "decimal"))]
     label = next((one.name for one in columns if _is_label(one)), "LABEL")

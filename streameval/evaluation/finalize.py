@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, cast
 
 from streameval.errors import LabelError, MissingInputError, WeightError
 from streameval.evaluation import intervals
-from streameval.evaluation.comparison import sampled_slices
+from streameval.evaluation.comparison import compare_slices
 from streameval.evaluation.families import MetricRequest, weight_problem
-from streameval.evaluation.multiclass import averaged, positive_weights, with_micro
+from streameval.evaluation.multiclass import add_averages, positive_weights, with_micro
 from streameval.evaluation.request import LEVEL, Request
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
@@ -55,24 +55,26 @@ def finalize_all(
     where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
     check_labels(labels, where, folded.skipped, request.where.text if request.where else "")
     overall = slicing.overall_states(folded.states, [w.spec for w in requests], engine.budget)
-    states = [_fixed(w, w.family.source(engine, w, overall)) for w in requests]
+    states = [_fix_thresholds(w, w.family.source(engine, w, overall)) for w in requests]
     if request.weight is not None:
         for w, state in states:
             if problem := weight_problem(w, state):
                 raise WeightError(f"{where}: weight column {request.weight!r} {problem}")
     blocks = dict(folded.states)
-    split = {key: intervals.sliced_blocks(requests, folded.states, resampling, key) for key in slicing.keys}
+    split = {key: intervals.slice_blocks(requests, folded.states, resampling, key) for key in slicing.keys}
     for key in slicing.keys[:1]:  # the blocks of all rows are those of the first slicing together
         blocks |= {spec: cast("State", counts.total()) for spec, counts in split[key].items()}
     slices = SlicedStates(engine, slicing, folded.states, requests)
     swept = sweep(slices)
     sources = [intervals.replicated(engine, states, blocks, factor) for factor in resampling.factors]
-    results, certain = intervals.finalized(engine, sources[0], swept, resampling.factors[0])
+    results, certain = intervals.finalize_states(engine, sources[0], swept, resampling.factors[0])
     estimates: list[intervals.Estimated] = []
     resampled: list[dict[tuple[str, str], Resampled]] = [{}]
     if level is not None:
         pairs = zip(sources, resampling.factors, strict=True)
-        by_factor = [intervals.estimated(engine, [side], [results], factor, [certain])[0] for side, factor in pairs]
+        by_factor = [
+            intervals.estimate_results(engine, [side], [results], factor, [certain])[0] for side, factor in pairs
+        ]
         estimates, resampled = intervals.cross([one for one, _ in by_factor]), [own for _, own in by_factor]
         results = (
             *(one.own.scalar_with(level) for one in estimates),
@@ -81,7 +83,7 @@ def finalize_all(
     sliced = list(slice_results(slices, swept, weighted=request.weight is not None))
     slice_estimates: list[intervals.Estimated] = []
     if level is not None:
-        sliced, slice_estimates = sampled_slices(slices, sliced, resampling)
+        sliced, slice_estimates = compare_slices(slices, sliced, resampling)
     every = [*estimates, *slice_estimates]
     several = not labels.spec.binary and request.weight is not None
     weights = positive_weights(states, slices) if several else None
@@ -92,8 +94,8 @@ def finalize_all(
     return Evaluation(
         labels.rows,
         labels.positives if request.design is None else None,
-        tuple(averaged(every_result, labels, every, level, weights)),
-        tuple((reason, count) for reason, count in _dropped(labels, states).items() if count),
+        tuple(add_averages(every_result, labels, every, level, weights)),
+        tuple((reason, count) for reason, count in _count_dropped(labels, states).items() if count),
         tuple(folded.skipped),
         {(w.group, w.of): state for w, state in states},
         engine,
@@ -112,7 +114,7 @@ def finalize_all(
     )
 
 
-def _fixed(request: MetricRequest, state: State) -> tuple[MetricRequest, State]:
+def _fix_thresholds(request: MetricRequest, state: State) -> tuple[MetricRequest, State]:
     """A request with its state; numbers of points of a sample of labels are thresholds, as all scores are counted."""
     if isinstance(state, LabelSample):
         request = replace(request, metrics=tuple(map(state.fixed, request.metrics)))
@@ -128,10 +130,10 @@ def _counts(
     """Rows, positives and prevalence with their intervals; of a sample of labels the prevalence alone."""
     if samples:
         return tuple(sample.prevalence(level) for sample in samples)
-    return intervals.counted(resampled, labels.rows, labels.positives or 0, level) if labels.spec.binary else ()
+    return intervals.estimate_counts(resampled, labels.rows, labels.positives or 0, level) if labels.spec.binary else ()
 
 
-def _dropped(labels: LabelCounts, states: Sequence[tuple[MetricRequest, State]]) -> dict[str, int]:
+def _count_dropped(labels: LabelCounts, states: Sequence[tuple[MetricRequest, State]]) -> dict[str, int]:
     """Rows left out, by reason."""
     dropped = {}
     counted_anyway = labels.spec.nulls == "size" and all(w.spec.traits.unlabelled for w, _ in states)

@@ -94,9 +94,7 @@ def block_requests(requests: Sequence[MetricRequest], resampling: Resampling) ->
     return list(dict.fromkeys(one for one in blocks if one is not None))
 
 
-def folded_specs(
-    requests: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE
-) -> tuple[Spec, ...]:
+def list_specs(requests: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE) -> tuple[Spec, ...]:
     """The states to fold, each once: those of metrics, of slices and of blocks.
 
     Blocks that only differences over all rows need are not sliced.
@@ -109,7 +107,7 @@ def folded_specs(
     return tuple(dict.fromkeys((*specs, *split, *(spec for spec in blocks if spec not in sliced), *coarser)))
 
 
-def sliced_blocks(
+def slice_blocks(
     requests: Sequence[MetricRequest], folded: Mapping[StoredSpec, State], resampling: Resampling, key: By
 ) -> dict[StoredSpec, Grouped]:
     """The block counts of the slices of a slicing, by the specs of the counts of all rows."""
@@ -134,7 +132,7 @@ def replicated(
     return sources
 
 
-def finalized(
+def finalize_states(
     engine: Engine, states: Sequence[tuple[MetricRequest, Sources]], swept: Swept, resampling: Resampling
 ) -> tuple[tuple[Scalar, ...], list[dict[Metric, Scalar]]]:
     """The values of all metrics of all states, in the order given, and for each state what else its intervals need.
@@ -156,7 +154,7 @@ def finalized(
     return tuple(results), certain
 
 
-def estimated(
+def estimate_results(
     engine: Engine,
     several: Sequence[Sequence[tuple[MetricRequest, Sources]]],
     results: Sequence[Sequence[Scalar]],
@@ -171,7 +169,7 @@ def estimated(
     several : for each set, states with their requests and the sources of their replicates; all have the same requests
     results : for each set, the values of all metrics of all states
     resampling : the options of sampling intervals
-    certain : for each set and state, the additional values from `finalized`; others are finalized on demand
+    certain : for each set and state, the additional values from `finalize_states`; others are finalized on demand
 
     Returns
     -------
@@ -296,7 +294,7 @@ def baseline_differences(
     ]
 
 
-def concluded(difference: Estimate, level: float, margin: float | None = None) -> Scalar:
+def conclude(difference: Estimate, level: float, margin: float | None = None) -> Scalar:
     """One difference as a result, its p alone, and ``equivalent`` where it is shown to lie within ± `margin`.
 
     Raises
@@ -320,7 +318,7 @@ def better_end(metric: str) -> str | None:
 COUNTED = ("rows", "positives", "prevalence")
 
 
-def counted(
+def estimate_counts(
     factors: Sequence[Mapping[tuple[str, str], Resampled]], rows: int, positives: int, level: float
 ) -> tuple[Scalar, ...]:
     """Rows, positives and prevalence with their intervals; empty if no column has blocks that cover all rows.

@@ -40,7 +40,7 @@ PLACE = "{class}"
 Of = tuple[int, "str | None"]  # a set of rows, 0 for all, and a column
 
 
-def expanded(data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+def expand_classes(data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options in which the score columns of several classes are listed, with their classes in the same order.
 
     Parameters
@@ -57,7 +57,7 @@ def expanded(data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     --------
     >>> import pyarrow as pa
     >>> data = pa.table({"p_a": [0.5], "p_b": [0.5], "label": ["a"]})
-    >>> expanded(data, {"score": "p_{class}", "classes_of_label": None})
+    >>> expand_classes(data, {"score": "p_{class}", "classes_of_label": None})
     {'score': ['p_a', 'p_b'], 'classes_of_label': ['a', 'b']}
     """
     options, score, classes = dict(options), options.get("score"), options.get("classes_of_label")
@@ -119,8 +119,8 @@ def with_micro(folded: Folded, requests: Sequence[MetricRequest]) -> tuple[Folde
     together: dict[StoredSpec, State] = {}
     for spec, state in own.items():
         if labels.number_of(spec.columns) in there or not there:
-            renamed = _renamed(spec)
-            moved = _moved(state, renamed)
+            renamed = _rename_spec(spec)
+            moved = _move_state(state, renamed)
             together[renamed] = together[renamed].merge(moved) if renamed in together else moved
     micro = replace(scores[0], of=MICRO, spec=specs.pop(), repeated=True)
     return replace(folded, states={**folded.states, **together}), [*requests, micro]
@@ -133,20 +133,20 @@ def _positive(state: State) -> tuple[int, float]:
     return totals.pos + missing.pos, math.ldexp(totals.pos_weight + missing.pos_weight, totals.unit)
 
 
-def _renamed(spec: Any) -> Any:
+def _rename_spec(spec: Any) -> Any:
     """The spec of the states of all classes together."""
     if isinstance(spec, GroupedSpec):
-        return replace(spec, inner=_renamed(spec.inner))
+        return replace(spec, inner=_rename_spec(spec.inner))
     return replace(spec, column=MICRO)
 
 
-def _moved(state: Any, spec: Any) -> Any:
+def _move_state(state: Any, spec: Any) -> Any:
     """A state under the spec of all classes."""
     if isinstance(state, DenseGroups):
-        states = {name: _moved(one, spec.inner) for name, one in state.states.items()}
+        states = {name: _move_state(one, spec.inner) for name, one in state.states.items()}
         return replace(state, spec=spec, states=states)
     if isinstance(state, BlockCounts) and state.points is not None:
-        return replace(state, spec=spec, points=_moved(state.points, spec.points))
+        return replace(state, spec=spec, points=_move_state(state.points, spec.points))
     return replace(state, spec=spec)
 
 
@@ -161,7 +161,7 @@ def positive_weights(states: Sequence[tuple[MetricRequest, State]], sliced: Slic
     return weights
 
 
-def averaged(
+def add_averages(
     results: Sequence[Scalar],
     labels: LabelCounts,
     estimates: Sequence[Estimated],

@@ -24,7 +24,7 @@ from streameval.kinds import unit as plain_unit
 from streameval.metrics.catalogue import at_one_place
 from streameval.metrics.protocol import as_metric
 from streameval.metrics.selection import Selection
-from streameval.options import checked, honoured
+from streameval.options import complete_options, verb_options
 from streameval.results import REST
 from streameval.scan import Scan, Where, plan
 from streameval.scan.derived import IdName
@@ -98,7 +98,7 @@ class Resampling:
         if level is None and (unit or baselines or rest or LabelDesign.of(options) or sampled_classes(options)):
             level = LEVEL
         bins = options["resample_bins"]
-        if level is None and bins != honoured("evaluate")["resample_bins"].rest:
+        if level is None and bins != verb_options("evaluate")["resample_bins"].rest:
             raise OptionError(
                 f"resample_bins={bins!r} would change nothing without intervals: set ci, unit or baseline (--ci, "
                 "--unit, --baseline)",
@@ -202,7 +202,7 @@ class Request:
         OptionError
             If an option has an invalid value, options conflict, or a requested metric does not exist.
         """
-        options = checked(given)
+        options = complete_options(given)
         resampling = Resampling.of(options)
         drawn = {option.name: options[option.name] for option in fields(Sampling)}
         sampling = Sampling(**drawn) if options["approx_agc"] else None

@@ -69,12 +69,12 @@ def rules_of_data(given: Rules) -> list[Rule]:
     return rules
 
 
-def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, object]:
+def complete_options(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, object]:
     """Options that rules need and that are not given: an interval level, and baselines for differences.
 
     Examples
     --------
-    >>> implied(rules_of_data("roc_auc[b] - roc_auc[a] >= 0 proven @90%"), {"score": ["a", "b"]})
+    >>> complete_options(rules_of_data("roc_auc[b] - roc_auc[a] >= 0 proven @90%"), {"score": ["a", "b"]})
     {'ci': 0.9, 'baseline': ['a']}
     """
     levels = [rule.level for rule in rules if rule.level is not None]
@@ -120,7 +120,7 @@ def check_computed(rules: Sequence[Rule], request: Request) -> None:
                 )
 
 
-def judged(
+def judge_rules(
     given: Rules,
     counts: Counts,
     result: Callable[..., Scalar],
@@ -181,7 +181,7 @@ def _of_slices(rule: Rule, results: Sequence[Scalar], estimates: Sequence[Estima
         if new is None or one.value != one.value:
             found.append(value)
         else:
-            found.append(_sampled(value, new.own if old is None else new.paired, old and old.paired, level))
+            found.append(_add_interval(value, new.own if old is None else new.paired, old and old.paired, level))
     return found
 
 
@@ -208,12 +208,12 @@ def _value(rule: Rule, counts: Counts, result: Callable[..., Scalar], estimate: 
     if rule.interval_level is None:
         return certain
     if rule.than is None:
-        return _sampled(certain, estimate(rule.metric, one.of), None, rule.interval_level)
+        return _add_interval(certain, estimate(rule.metric, one.of), None, rule.interval_level)
     new, old = (estimate(rule.metric, of, paired=True) for of in (rule.of, rule.than))
-    return _sampled(certain, new, old, rule.interval_level)
+    return _add_interval(certain, new, old, rule.interval_level)
 
 
-def _sampled(certain: Scalar, new: Estimate, old: Estimate | None, level: float) -> Scalar:
+def _add_interval(certain: Scalar, new: Estimate, old: Estimate | None, level: float) -> Scalar:
     """A value, or a difference with its certain bounds, with its interval at a level."""
     if old is None:
         return new.scalar_with(level)
@@ -355,7 +355,7 @@ class Evaluation(Drawing, Shown, Saved):
         positives = self.labels.get("labelled_positives", self.positives)
         counts = {"rows": self.rows, "labelled": self.labels.get("labelled_rows", self.rows), "positives": positives}
         counts["sampled"] = self.positives is None and positives is not None
-        judgements = judged(
+        judgements = judge_rules(
             rules, counts, partial(self._find, slice=None), self._estimate, self.results, self.slice_estimates
         )
         return replace(self, judgements=tuple(judgements))

@@ -87,7 +87,7 @@ def slice_results(sliced: SlicedStates, swept: Swept, *, weighted: bool) -> Iter
         )
         groups = sorted({group for some in present for group in some}, key=rank)  # whatever the layout
         by_request = [
-            _finalized(sliced, key, w, groups, results, weighted=weighted)
+            _finalize_slices(sliced, key, w, groups, results, weighted=weighted)
             for w, results in zip(sliced.requests, done, strict=True)
         ]
         rows = {group: max(results[group][0] for results in by_request) for group in groups}
@@ -96,7 +96,7 @@ def slice_results(sliced: SlicedStates, swept: Swept, *, weighted: bool) -> Iter
                 yield from results[group][1]
 
 
-def _finalized(
+def _finalize_slices(
     sliced: SlicedStates,
     key: By,
     request: MetricRequest,

@@ -10,7 +10,7 @@ from streameval.arrays.contingency import ConfusionMatrix2
 from streameval.errors import OptionError
 from streameval.evaluation.cost_tables import attribute_states, ids_of
 from streameval.evaluation.families import FAMILIES
-from streameval.evaluation.intervals import Estimated, concluded
+from streameval.evaluation.intervals import Estimated, conclude
 from streameval.evaluation.request import LEVEL
 from streameval.kinds import of_column
 from streameval.metrics.catalogue import usual
@@ -19,7 +19,7 @@ from streameval.metrics.finalize import in_rounds
 from streameval.metrics.scores.group_means import GroupMean, has_mean
 from streameval.metrics.scores.threshold_tables import ConfusionAt, TablesAt, point_table, pointed
 from streameval.metrics.selection import Selection
-from streameval.options import honoured
+from streameval.options import verb_options
 from streameval.results import Scalar, Source, near_slice, same_slice, slice_table
 from streameval.states.scores.types import check_threshold
 from streameval.wording import canonical, few, hint
@@ -217,7 +217,7 @@ class Tables:
         ([7], 3)
         """
         check_gain(metric)
-        top = honoured("attribute")["top"].plain(top)
+        top = verb_options("attribute")["top"].plain(top)
         if self._engine is None:
             raise OptionError("an attribution needs the counts of the run, which stay in its process: take it there")
         columns = [column for column in self._cluster_columns() if cluster in (None, column)]
@@ -457,7 +457,7 @@ class LookUp:
         ('v2 − v1', 0.17, 'better')
         """
         one, other = (self._estimate(metric, of, paired=True) for of in (b, a))
-        return concluded(one.minus(other), self.ci_level or LEVEL, margin)
+        return conclude(one.minus(other), self.ci_level or LEVEL, margin)
 
     def _estimate(self, metric: str, of: str | None, *, paired: bool = False) -> Estimate:
         """The estimate of a result; with `paired`, the one for differences."""

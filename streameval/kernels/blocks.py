@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inline, jit
 from streameval.kernels.keys import ID_BUCKETS
 
 BLOCK_BITS = ID_BUCKETS.bit_length() - 2  # bits of the number of a bucket, without the highest
@@ -20,7 +20,7 @@ _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT = np.uint64(33)
 
 
-@inlined
+@inline
 def _hashed(word):
     """The keyed hash of a word: MurmurHash3's finalizer."""
     word ^= _K
@@ -29,7 +29,7 @@ def _hashed(word):
     return word ^ (word >> _SHIFT)
 
 
-@inlined
+@inline
 def hashed_block(word, count):
     """Block of a unit, from its word. Powers of two as `count` need no division."""
     if count & (count - np.uint64(1)) == 0:

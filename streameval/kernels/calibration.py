@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.exact import compare_products, multiply_add
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inline, jit
 
 _ONE = np.uint64(1 << 62)
 _FIT = 1 << 31  # counts below this have products within 64 bits
@@ -19,7 +19,7 @@ _BY_WORD, _BY_POWER = 1.5 * 2.0**12, 1.5 * 2.0**22  # adding these rounds a floa
 _FEW = 1 << 22  # rows whose sum of 40-bit words fits into 64 bits
 
 
-@inlined
+@inline
 def _less(high, low, other_high, other_low):
     """Whether one 128-bit number in two's complement is less than another."""
     return low < other_low if high == other_high else np.int64(high) < np.int64(other_high)
@@ -140,13 +140,13 @@ def logit_counts(neg, pos, score, scale, span, first, table):
             i = end
 
 
-@inlined
+@inline
 def _rare(score, way):
     """The probability of the rarer class at this score."""
     return 1.0 - score if way > 0.0 else score
 
 
-@inlined
+@inline
 def _bits(value):
     """The bits of a float, as a number of units in the last place while the exponent is fixed."""
     return np.float64(value).view(np.int64)

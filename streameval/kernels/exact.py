@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inline, jit
 
 Pair = tuple[float, float]
 F = TypeVar("F", float, np.ndarray)
@@ -35,8 +35,8 @@ def two_sum(a: float, b: float) -> Pair:
     return s, (a - (s - t)) + (b - t)
 
 
-@inlined
-def compensated(total, slip, value):
+@inline
+def add_compensated(total, slip, value):
     """Add a value to a compensated sum; returns the rounded sum, and the sum of the rounding errors."""
     total, low = two_sum(total, value)
     return total, slip + low
@@ -98,7 +98,7 @@ def divide_pairs(ah: float, al: float, bh: float, bl: float) -> Pair:
     return two_sum(q, e + rh / bh)
 
 
-@inlined
+@inline
 def multiply_add(high, low, a, b):
     """128-bit ``(high, low) + a * b`` of non-negative 64-bit words."""
     a0, a1 = a & _LOW, a >> _HALF
@@ -122,7 +122,7 @@ def compare_products(a, b, c, d):
     return 0 if low == other_low else 1 if low > other_low else -1
 
 
-@inlined
+@inline
 def add_words(high, low, upper, lower):
     """128-bit ``(high, low) + upper * 2³² + lower``."""
     high, low = multiply_add(high, low, upper, _LOW + np.uint64(1))
@@ -142,12 +142,12 @@ def integer(words: tuple[int, int]) -> int:
     return (int(words[0]) << 64) | int(words[1])
 
 
-def joined_halves(sums: tuple[int, int]) -> int:
+def join_halves(sums: tuple[int, int]) -> int:
     """Σ of products with words, from the sums of the products with their upper and with their lower halves.
 
     Examples
     --------
-    >>> joined_halves((3, 5)) - 3 * 2**32
+    >>> join_halves((3, 5)) - 3 * 2**32
     5
     """
     return (int(sums[0]) << 32) + int(sums[1])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inline, jit
 from streameval.kernels.prefetch import prefetch
 
 SLOTS_A_BIN = 4  # in the hash table that finds the bin of a prefix
@@ -39,7 +39,7 @@ def add_bins(values, places, out):
             out[at, j] += values[i, j]
 
 
-@inlined
+@inline
 def _code(x):
     """The folded code of a number, all ones for NaN; free of branches, so that it can be vectorized."""
     mirrored, above = (x >= 0.5) & (x <= 1.0), x > 1.0
@@ -72,7 +72,7 @@ def scores_of(codes: np.ndarray) -> np.ndarray:
     return np.where(codes < _MIDDLE, below.view(np.float64), found)
 
 
-@inlined
+@inline
 def _slot(prefix, slots):
     """The slot where the search for a prefix begins; hashing spreads neighbouring prefixes, so probes stay short."""
     return ((prefix * _SPREAD) >> _WORD) * np.uint64(slots) >> _WORD
@@ -97,7 +97,7 @@ def take_slots(prefixes, finder, free):
         finder[at] = i
 
 
-@inlined
+@inline
 def _place(code, down, finder, prefixes, used, ends):
     """The bin of a code; the bin is created or extended as needed. `_NAN` if a new bin has no room."""
     mask, prefix = np.uint64(finder.size - 1), code >> down
@@ -118,7 +118,7 @@ def _place(code, down, finder, prefixes, used, ends):
     return bin_
 
 
-@inlined
+@inline
 def _down(code, shift, cuts):
     """Bits of a code below its prefix."""
     for j in range(cuts.size):
@@ -126,7 +126,7 @@ def _down(code, shift, cuts):
     return shift
 
 
-@inlined
+@inline
 def _seek(scores, shift, cuts, finder, prefixes, used, ends, found, slots, missed):
     """Find the bins of some scores, `_NAN` for NaN. Returns the scores done and the NaN count.
 
@@ -156,7 +156,7 @@ def _seek(scores, shift, cuts, finder, prefixes, used, ends, found, slots, misse
     return scores.size, nans
 
 
-@inlined
+@inline
 def _count_missing(bins, labels, blocks, weights, nans, lost):
     """Count rows whose bin is `_NAN`."""
     for i in range(bins.size):

@@ -108,7 +108,7 @@ def mark_codes(codes, occurs):
 
 
 @jit
-def recoded_rows(codes, table):
+def recode_rows(codes, table):
     """``table[code]`` for the code of each row, as an int64 array."""
     out = np.empty(codes.size, np.int64)
     for i in range(codes.size):
@@ -117,7 +117,7 @@ def recoded_rows(codes, table):
 
 
 @jit
-def ordered(places, count):
+def order_rows(places, count):
     """Rows in the order of their places, which are below `count`, and the start of each place."""
     starts = np.zeros(count + 1, np.int64)
     for i in range(places.size):

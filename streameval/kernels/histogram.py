@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.exact import two_sum
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inline, jit
 from streameval.kernels.prefetch import prefetch
 
 # bits of mantissa kept, by zone, for exponents e with 2^e <= v < 2^(e + 1): (from, to, bits); others keep `_COARSE`
@@ -70,7 +70,7 @@ _BLOCK = 1 << 9  # scores
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)  # float32, so that float32 scores stay float32
 
 
-@inlined
+@inline
 def _word(x):
     """Bits of v as float32, with bit 32 set in the mirrored zone: the index of the grid, above 23 bits of mantissa."""
     mirrored = (x >= _HALF) & (x <= _ONE)
@@ -78,7 +78,7 @@ def _word(x):
     return np.uint64(bits) | (np.uint64(mirrored) << np.uint64(32))
 
 
-@inlined
+@inline
 def _place(word, firsts, shifts):
     """Bin of the number with this word."""
     index = word >> np.uint64(23)  # unsigned: not from the end

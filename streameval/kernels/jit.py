@@ -167,10 +167,10 @@ def jit(function: Loop) -> Loop:
     >>> triangle(5)
     10
     """
-    return Deferred(function, _compiled)
+    return Deferred(function, _compile)
 
 
-def _compiled(function: Loop) -> Loop:
+def _compile(function: Loop) -> Loop:
     import numba
 
     loop = numba.njit(**_OPTIONS)(function)
@@ -294,7 +294,7 @@ def is_cached() -> bool:
     return not _UNCACHED
 
 
-def inlined(function: Loop) -> Loop:
+def inline(function: Loop) -> Loop:
     """Compile `function` into the loops that call it: a call would count references to each array argument.
 
     Only loops can call it, so it has no wrapper for Python, which would be a second copy to compile.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inline, jit
 from streameval.kernels.prefetch import byte_at, eight_at
 
 SCORE_BUCKETS = 1 << 16
@@ -33,7 +33,7 @@ _SIGN8 = np.uint64(1 << 63)
 _MIX = np.uint64(MIX)
 
 
-@inlined
+@inline
 def rank_f4(bits):
     """Rank key of a float32 score, given by its bits; −0.0 has the key of 0.0."""
     bits = np.uint32(0) if bits == _SIGN4 else bits
@@ -60,7 +60,7 @@ def encode_f4(bits, label, words, codes):
     return missing
 
 
-@inlined
+@inline
 def _bucket8(value):
     """Bucket of a number: the rank of its rounding to bfloat16, which is monotone."""
     bits = np.float32(value).view(np.uint32)  # −0.0 is not replaced by 0.0: it may be a rounded small negative number
@@ -135,12 +135,12 @@ _MIX2 = np.uint64(0xC4CEB9FE1A85EC53)
 _FIVE = np.uint64(5)
 
 
-@inlined
+@inline
 def _rotate(x, left):
     return (x << np.uint64(left)) | (x >> np.uint64(64 - left))
 
 
-@inlined
+@inline
 def scramble(x):
     """Permute the 64-bit words so that each bit depends on all others: the finalizer of MurmurHash3."""
     x = (x ^ (x >> np.uint64(33))) * _MIX1
@@ -148,7 +148,7 @@ def scramble(x):
     return x ^ (x >> np.uint64(33))
 
 
-@inlined
+@inline
 def _word(data, start, count):
     """Little-endian word of `count` bytes, at most 8; a single read if eight bytes of data end there."""
     if start + count >= 8:
@@ -159,7 +159,7 @@ def _word(data, start, count):
     return word
 
 
-@inlined
+@inline
 def _murmur(data, start, size):
     """Hash `size` bytes from offset `start` of the memory at address `data`."""
     h1, h2 = np.uint64(0), np.uint64(0)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inline, jit
 from streameval.kernels.keys import scramble
 
 ABSENT = 255  # code of rows whose id is not in the table
@@ -78,7 +78,7 @@ def scramble_words(words):
     return out
 
 
-@inlined
+@inline
 def _marks_of(word):
     """The two bits of a word in its place of the filter."""
     return (np.uint64(1) << (word & _BITS)) | (np.uint64(1) << ((word >> _BIT) & _BITS))
@@ -99,7 +99,7 @@ def range_starts(words):
     return starts
 
 
-@inlined
+@inline
 def _shift_of(starts):
     """By how many bits a word is shifted to give its range."""
     shift, ranges = np.uint64(64), starts.size - 1

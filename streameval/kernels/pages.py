@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit, step
+from streameval.kernels.jit import inline, jit, step
 from streameval.kernels.prefetch import byte_at, eight_at, write_eight
 
 ABSENT = -(1 << 62)  # a field that a header does not have
@@ -40,7 +40,7 @@ _DEPTH = 2  # structs in a header: of the kind of page, and of its statistics
 _ONE, _EIGHT = np.uint64(1), np.uint64(8)
 
 
-@inlined
+@inline
 def _little(address, at, count):
     """The little-endian number of up to eight bytes."""
     word = np.uint64(0)
@@ -217,7 +217,7 @@ def parse_headers(data, rows, codec, most, pages):
     return pages.shape[0] - 1, held, unfinished
 
 
-@inlined
+@inline
 def _number(address, start, stop, bit, mask):
     """The bit-packed number whose first bit is `bit` of byte `start`; no byte at `stop` or behind it is read."""
     start, shift = start + (bit >> 3), np.uint64(bit & 7)
@@ -226,7 +226,7 @@ def _number(address, start, stop, bit, mask):
     return (_little(address, start, stop - start) >> shift) & mask
 
 
-@inlined
+@inline
 def _unpack_groups(address, at, groups, bits, codes):
     """Unpack groups of eight numbers of up to 16 bits, each from twice eight bytes; returns the largest number."""
     most, mask = np.uint32(0), (np.uint64(1) << bits) - np.uint64(1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.exact import HELD, multiply_add
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inline, jit
 
 AREA, AFTER, BOTH, TERMS = 0, 4, 8, 12  # first column of each sum: 128-bit words of the upper halves, then of the lower
 WORDS = 4
@@ -24,7 +24,7 @@ _HALF = np.uint64(32)
 _HALVED, _DOUBLED = 2.0**-32, 2.0**32
 
 
-@inlined
+@inline
 def displacement(rows, whole, i, label, first, step, times, side):
     """What each upper piece of bin i gives to a lower one (see `tied_rows`), from its rows in the block and in all."""
     block = np.float64(rows)
@@ -147,7 +147,7 @@ def dealt_weights(bins, upto, whole, left, rows, moved):
     return out
 
 
-@inlined
+@inline
 def _add(sums, at, count, upper, lower, held):
     """Add the product of a count with the sum of some words, given as the sums of their upper and lower halves.
 
@@ -162,7 +162,7 @@ def _add(sums, at, count, upper, lower, held):
         sums[at + 2], sums[at + 3] = multiply_add(sums[at + 2], sums[at + 3], count, lower)
 
 
-@inlined
+@inline
 def _split_share(share, upper, lower):
     """Split shares in units of 2⁻⁶² into halves of 32 bits, which are whole numbers."""
     for r in range(share.size):
@@ -171,7 +171,7 @@ def _split_share(share, upper, lower):
         lower[r] = np.floor(share[r] - high * _DOUBLED)
 
 
-@inlined
+@inline
 def _add_shares(true, hits, rows, size, times, share, upper, lower):
     """Add the halves of the precisions after each of `times` equal pieces; `share` is left as that after the last.
 
@@ -284,7 +284,7 @@ def rank_blocks(whole, table, step, pieces, most, side, still, terms, rows, sums
                         _add(sums[r], TERMS + WORDS * k, here[label, r], high, low, held)
 
 
-@inlined
+@inline
 def _rounded(high, low, divisor):
     """The float nearest to a 128-bit number over a number below 2⁶³; the quotient is below 2⁶⁴.
 

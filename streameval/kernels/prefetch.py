@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, intrinsic
+from streameval.kernels.jit import inline, intrinsic
 
 LINE = 64  # bytes of a cache line
 _FOR_READING, _FOR_WRITING, _KEEP, _DATA = 0, 1, 3, 1  # arguments of LLVM's prefetch
@@ -210,7 +210,7 @@ def count_bits(_typing, _word):
     return types.uint64(types.uint64), generate
 
 
-@inlined
+@inline
 def lowest_bit(word):
     """Position of the lowest set bit of a word; 64 if no bit is set.
 

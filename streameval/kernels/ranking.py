@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import HELD, add_words, compare_products, compensated, integer, multiply_add, two_sum
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.exact import HELD, add_compensated, add_words, compare_products, integer, multiply_add, two_sum
+from streameval.kernels.jit import inline, jit
 
 UNIT = 1 << 62
 _UNIT = float(UNIT)
@@ -42,7 +42,7 @@ def area_counts(neg, pos, below):
     return upper, lower
 
 
-@inlined
+@inline
 def _add_squares(words, at, count, factor):
     """Add c·f and c·f² to the two 128-bit sums from column `at` on; f has 32 bits."""
     words[at], words[at + 1] = multiply_add(words[at], words[at + 1], count, factor)
@@ -160,19 +160,19 @@ def ranked_weights(neg, pos, before_neg, before_pos, total_neg):
     for start in range(0, neg.size, GROUPS_AT_ONCE):
         found = np.uint64(0)
         for i in range(start, min(start + GROUPS_AT_ONCE, neg.size)):
-            n, n_slip = compensated(n, n_slip, neg[i])
+            n, n_slip = add_compensated(n, n_slip, neg[i])
             hits[found], lost[found], passed[found], slips[found] = pos[i], neg[i], n, n_slip
             found += np.uint64(pos[i] > 0.0)
         for k in range(np.int64(found)):
-            p, p_slip = compensated(p, p_slip, hits[k])
+            p, p_slip = add_compensated(p, p_slip, hits[k])
             F, F_slip = two_sum(before_neg, passed[k])
             F_slip += slips[k]
             T, T_slip = two_sum(before_pos, p)
             T += T_slip + p_slip
             left, left_slip = two_sum(total_neg, -F)
             left += left_slip - F_slip
-            area, area_slip = compensated(area, area_slip, hits[k] * (left + 0.5 * lost[k]))
-            share, share_slip = compensated(share, share_slip, hits[k] * (T / (T + (F + F_slip))))
+            area, area_slip = add_compensated(area, area_slip, hits[k] * (left + 0.5 * lost[k]))
+            share, share_slip = add_compensated(share, share_slip, hits[k] * (T / (T + (F + F_slip))))
     return area + area_slip, share + share_slip, n + n_slip, p + p_slip
 
 
@@ -186,12 +186,12 @@ def trapezoid_weights(neg, pos, before_neg, before_pos):
         t, f = true + true_slip, false + false_slip
         if pos[i] > 0.0:
             term = pos[i] * (t / (t + f) if t + f > 0.0 else 1.0)
-        true, true_slip = compensated(true, true_slip, pos[i])
-        false, false_slip = compensated(false, false_slip, neg[i])
+        true, true_slip = add_compensated(true, true_slip, pos[i])
+        false, false_slip = add_compensated(false, false_slip, neg[i])
         t, f = true + true_slip, false + false_slip
         if pos[i] > 0.0:
             term += pos[i] * (t / (t + f))
-        total, error = compensated(total, error, term)
+        total, error = add_compensated(total, error, term)
     return total + error
 
 
@@ -201,8 +201,8 @@ def informedness_weights(neg, pos, before_neg, before_pos, total_neg, total_pos)
     true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
     best, where, best_true, best_false = 0.0, -1, 0.0, 0.0
     for i in range(neg.size):
-        true, true_slip = compensated(true, true_slip, pos[i])
-        false, false_slip = compensated(false, false_slip, neg[i])
+        true, true_slip = add_compensated(true, true_slip, pos[i])
+        false, false_slip = add_compensated(false, false_slip, neg[i])
         t, f = true + true_slip, false + false_slip
         value = t / total_pos - f / total_neg
         if value > best:
@@ -317,7 +317,7 @@ def _running_weights(values, start):
     out = np.empty(values.size)
     total, slip = np.float64(start), 0.0
     for i in range(values.size):
-        total, slip = compensated(total, slip, values[i])
+        total, slip = add_compensated(total, slip, values[i])
         out[i] = total + slip
     return out
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import compensated, two_sum
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.exact import add_compensated, two_sum
+from streameval.kernels.jit import inline, jit
 from streameval.kernels.prefetch import LINE, prefetch
 
 LONG = 1 << 11  # rows of a piece that may be grouped before it is stored
@@ -188,7 +188,7 @@ def sum_pieces(weights, starts):
     for j in range(starts.size - 1):
         total, error = 0.0, 0.0
         for i in range(starts[j], starts[j + 1]):
-            total, error = compensated(total, error, weights[i])
+            total, error = add_compensated(total, error, weights[i])
         sums[0, j], sums[1, j] = two_sum(total, error)
     return sums
 
@@ -250,13 +250,13 @@ def whole_keys(words: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return words | (codes >> 1).astype(np.uint64) << np.uint64(8 * words.itemsize)
 
 
-@inlined
+@inline
 def _whole(word, code, bits):
     """`whole_keys` for one key, whose word has `bits` bits."""
     return np.uint64(word) | (np.uint64(code >> np.uint32(1)) << np.uint64(bits))
 
 
-@inlined
+@inline
 def _count_row(word, label, rest, row, columns, table):
     """Count a row if its key is in one of its two slots; returns 1 if it is, else 0. No branch depends on the data.
 

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.keyed.sizes import undominated
+from streameval.kernels.keyed.sizes import find_undominated
 from streameval.kernels.keys import unmix
 from streameval.kernels.ranking import sum_of_products
 from streameval.metrics.protocol import Metric, ShardMetric
@@ -349,7 +349,7 @@ class WorstImpure(ShardMetric["Impure", "_Candidates", "ClusterCounts"]):
         rows, positives = rows[which], positives[which]
         first = ids[:, 0] ^ _SIGN if self.signed else ids[:, 0]
         order = np.lexsort([*(ids[:, c] for c in range(ids.shape[1] - 1, 0, -1)), first, positives - rows, -rows])
-        order = order[undominated((rows - positives)[order], self.top)]
+        order = order[find_undominated((rows - positives)[order], self.top)]
         return _Candidates(table, ids[order], rows[order], positives[order], clusters)
 
     def _near(self, rows: Array, lacking: Array) -> Array:

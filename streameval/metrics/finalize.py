@@ -131,10 +131,10 @@ def in_rounds(
 
 def compute(state: Source, metric: Metric[T]) -> T:
     """One metric of a state in memory."""
-    return cast("T", computed(state, [metric])[0])
+    return cast("T", compute_metrics(state, [metric])[0])
 
 
-def computed(state: Source, metrics: Sequence[Metric]) -> list[Scalar]:
+def compute_metrics(state: Source, metrics: Sequence[Metric]) -> list[Scalar]:
     """Several metrics of a state in memory."""
 
     def finalize(jobs: list[Job]) -> list[list[Scalar]]:

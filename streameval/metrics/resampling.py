@@ -35,14 +35,14 @@ from streameval.metrics.estimates import SCALES, Estimate, at_end
 from streameval.metrics.finalize import compute
 from streameval.metrics.protocol import Entry, Exact, Metric, ShardMetric, Sizes, class_counts, effective_units, too_few
 from streameval.metrics.scores.block_replicates import BlockReplicates
-from streameval.metrics.scores.group_means import Fragment, GroupMean, GroupValues, merged, value_of
+from streameval.metrics.scores.group_means import Fragment, GroupMean, GroupValues, merge_cut_groups, value_of
 from streameval.metrics.scores.ranking import GRID_CHECK
 from streameval.metrics.scores.sums import BITS, MeanOfRows, OfRankings, Rankings
 from streameval.results import FEW_UNITS, Scalar
 from streameval.states.blocks import BLOCKS, SizeChanges, blocks_of
 from streameval.states.cluster_sizes import SizeState
 from streameval.states.scores.blocks import FEW_BLOCKS
-from streameval.states.scores.types import compared, halved
+from streameval.states.scores.types import halved, round_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -174,7 +174,7 @@ class SplitState:
         """The measure of the rows of each block that score at or above a threshold."""
         found = np.zeros((2, self.count))
         for block, (kind, (scores, measure)) in self._rankings.items():
-            found[:, block % self.count] += measure[:, np.searchsorted(scores, compared(threshold, kind))]
+            found[:, block % self.count] += measure[:, np.searchsorted(scores, round_thresholds(threshold, kind))]
         return class_counts(*found)
 
     @cached_property
@@ -226,7 +226,7 @@ class SumsByBlock(Metric["Array", "GroupPart", "tuple[Array, list[tuple[Fragment
         sums = np.sum([np.zeros((5, BLOCKS), np.int64), *(part for part, _ in partials)], axis=0)
         pairs = [pair for _, cut in partials for pair in cut]
         blocks = {fragment.group: block for fragment, block in pairs}
-        for whole in merged(fragment for fragment, _ in pairs):
+        for whole in merge_cut_groups(fragment for fragment, _ in pairs):
             if (word := value_of(self.mean.inner, whole)) is not None:
                 self._add(sums, *(np.array([x]) for x in (blocks[whole.group], whole.neg, whole.pos, word)))
         return np.asarray(sums)
@@ -376,7 +376,7 @@ class _Plan:
         for own, rough in _groups(state, kinds):
             moved = own.split.displaced() if rough and not reason and isinstance(own.split, BlockReplicates) else ()
             groups.append((own, [own._replace(split=other) for other in moved]))
-        return cls(state, kinds, reason, groups, _tied(state, kinds, grid) if grid and not reason else [])
+        return cls(state, kinds, reason, groups, _tie_areas(state, kinds, grid) if grid and not reason else [])
 
     @property
     def jobs(self) -> Iterator[_Job]:
@@ -519,7 +519,7 @@ def _fill_ranked(jobs: Sequence[_Job], tables: Sequence[Array], each: Mapper) ->
     return ranked
 
 
-def _tied(state: Sampled, kinds: Sequence[Entry], grid: BlockReplicates) -> list[list[_Job]]:
+def _tie_areas(state: Sampled, kinds: Sequence[Entry], grid: BlockReplicates) -> list[list[_Job]]:
     """Areas with the rows of a block as ties anywhere in their bins, to tell how far replicates may be off.
 
     An area depends on the whole ranking, so that no single place in it decides the value.

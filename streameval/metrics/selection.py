@@ -19,7 +19,7 @@ from streameval.metrics.contingency.clustering import (
     names_measure,
 )
 from streameval.metrics.curves import LEVELS, Quantile
-from streameval.metrics.scores.gain import approximations, truncated
+from streameval.metrics.scores.gain import approximations, truncate_areas
 from streameval.metrics.scores.operating_points import operating_points
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Selection:
         rows = (e for e in rows if (e.default and self.usual) or (self.narrowed and self._names(e.name, e)))
         picked = [self._with_options(entry.metric) for entry in rows]
         if family == "score":
-            cuts = truncated(self.truncate)
+            cuts = truncate_areas(self.truncate)
             picked += [m for m in cuts if not (self.quantiles and self.patterns) or self._names(m.name)]
             picked += [*operating_points(self.at), *self._named(self.patterns, (family,))]
         if family == "sample":
@@ -190,7 +190,7 @@ class Selection:
         """Names that there is input for, but those of the class column."""
         metrics: tuple[Metric, ...] = ()
         if "score" in self.families:
-            metrics = (*truncated(self.truncate), *operating_points(self.at), *self._areas)
+            metrics = (*truncate_areas(self.truncate), *operating_points(self.at), *self._areas)
         if "sketch" in self.families:
             metrics += tuple(map(Quantile, LEVELS))
         fixed = [entry.name for entry in CATALOGUE if entry.metric is not None and entry.family in self.families]

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from streameval._submodules import import_when_named
 from streameval.errors import OptionError
-from streameval.plots.canvas import Evaluated, checked_path, new_figure, save
+from streameval.plots.canvas import Evaluated, check_path, new_figure, save
 from streameval.plots.comparisons import plot_differences as plot_differences
 from streameval.plots.comparisons import plot_slices as plot_slices
 from streameval.plots.curves import BaseStyle as BaseStyle
@@ -97,7 +97,7 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
     >>> [axes.get_title() for axes in plot(evaluate(data, score="score")).axes]
     ['ROC curve', 'Precision-recall curve', 'Gain curve', 'Distribution of score']
     """
-    path = checked_path(save_to)
+    path = check_path(save_to)
     panels = list(_panels(found))
     if not panels:
         raise OptionError(

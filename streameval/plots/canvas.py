@@ -43,7 +43,7 @@ def dash(i: int) -> str | tuple[int, tuple[int, ...]]:
     return DASHES[i // len(COLORS) % len(DASHES)]
 
 
-def checked_path(save_to: str | Path | None) -> Path | None:
+def check_path(save_to: str | Path | None) -> Path | None:
     """The path of an image file, checked; None if there is none.
 
     Raises

@@ -76,7 +76,7 @@ def plot_slices(
     >>> [text.get_text() for text in axes.get_yticklabels()]
     ['FR', 'DE']
     """
-    path = canvas.checked_path(save_to)
+    path = canvas.check_path(save_to)
     results = found.results if isinstance(found, Evaluated) else found
     sliced, whole = _slices(results, column, metric, of)
     shown = sorted(sliced[: _fitting(ax, 0.65 * _LINE)], key=lambda r: r.value if np.isfinite(r.value) else -np.inf)
@@ -138,7 +138,7 @@ def plot_differences(
     >>> plot_differences([one]).get_yticklabels()[0].get_text().splitlines()
     ['roc_auc', 'v2 − v1']
     """
-    path = canvas.checked_path(save_to)
+    path = canvas.check_path(save_to)
     results = found.results if isinstance(found, Evaluated) else found
     every = [r for r in results if r.baseline is not None and metric in (None, r.metric)]
     if not every:
@@ -301,7 +301,7 @@ def plot_series(
     >>> axes.get_title()
     'roc_auc'
     """
-    path = canvas.checked_path(save_to)
+    path = canvas.check_path(save_to)
     axes = ax or canvas.new_axes(8.0, 4.0)
     xs = np.arange(len(names))
     alpha = 0.25 if len(lines) <= _BANDS else 0.1
@@ -353,7 +353,7 @@ def plot_quantiles(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['score']
     """
-    path = canvas.checked_path(save_to)
+    path = canvas.check_path(save_to)
     finite = {}
     for name, (shares, values) in lines.items():
         points = np.array([values, shares], dtype=np.float64)

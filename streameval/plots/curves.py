@@ -160,7 +160,7 @@ def _draw(
     thresholds : x, y and threshold of points, to be written where there is room
     """
     limit = float(share("truncate", style.get("truncate"), positive=True) or 1)
-    path = canvas.checked_path(style.get("save_to"))
+    path = canvas.check_path(style.get("save_to"))
     x, y = _visible(points[0], points[1], limit)
     ax = style.get("ax") or canvas.new_axes()
     earlier = len(curves_on(ax))
@@ -472,7 +472,7 @@ def plot_attribution(found: Attributed, *, ax: Axes | None = None, save_to: str 
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['false pairs (1 of 1 cluster of several classes)', 'missed pairs (2 of 2 classes in several clusters)']
     """
-    path = canvas.checked_path(save_to)
+    path = canvas.check_path(save_to)
     tables = {name: getattr(found, name) for name in _LOSSES}
     drawn = {name: table["running_share"].to_numpy() for name, table in tables.items() if table is not None}
     drawn = {name: shares for name, shares in drawn.items() if shares.size and np.isfinite(shares).all()}
@@ -531,7 +531,7 @@ def plot_purity_by_size(
     >>> [text.get_text() for text in axes.get_xticklabels()]
     ['1', '2']
     """
-    path = canvas.checked_path(save_to)
+    path = canvas.check_path(save_to)
     curve = canvas.one_curve(found, "purity", of)
     if not isinstance(curve, Bins):
         raise OptionError("the purity curve has no bins; take evaluation.curve('purity')")
@@ -603,7 +603,7 @@ def plot_worst_clusters(
     >>> [text.get_text() for text in axes.texts]
     ['1', '1  7: 3 rows, 2 positive']
     """
-    path = canvas.checked_path(save_to)
+    path = canvas.check_path(save_to)
     if attribution.impure is None or not attribution.impure.num_rows:
         raise OptionError("there are no impure clusters to mark; attribute with a label (--label)")
     curve = canvas.one_curve(found, "lift", of)

@@ -77,7 +77,7 @@ def plot_reliability(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['score (ECE = 0.3125)', 'calibrated']
     """
-    path = canvas.checked_path(save_to)
+    path = canvas.check_path(save_to)
     curves = [curve for curve in canvas.curves_of(found, "reliability", of) if isinstance(curve, Reliability)]
     ax = ax or canvas.new_axes(5.0, 6.2)
     draw_reliability(ax, curves, range(len(curves)), log=log)
@@ -144,7 +144,7 @@ def plot_corp(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['score (MCB = 0.0677)', 'calibrated']
     """
-    path = canvas.checked_path(save_to)
+    path = canvas.check_path(save_to)
     curves = canvas.curves_of(found, "corp", of)
     ax = ax or canvas.new_axes()
     draw_corp(ax, curves, range(len(curves)))
@@ -235,7 +235,7 @@ def plot_score_distributions(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['negative (2)', 'positive (2)']
     """
-    path = canvas.checked_path(save_to)
+    path = canvas.check_path(save_to)
     drawn = canvas.distribution_of(found, of)
     ax = ax or canvas.new_axes(6.0, 4.0)
     counted = zip((drawn.negatives, drawn.positives), drawn.infinite, strict=True)
@@ -300,7 +300,7 @@ def plot_thresholds(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['precision', 'recall', 'share flagged']
     """
-    path = canvas.checked_path(save_to)
+    path = canvas.check_path(save_to)
     curve = canvas.one_curve(found, "gain", of, "plot of thresholds")
     ax = ax or canvas.new_axes(6.0, 4.0)
     draw_thresholds(ax, curve, getattr(found, "results", ()), log=log)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from streameval.plots import canvas
 from streameval.report import pictures
 from streameval.report.elements import Block, Cell, Head, Page, Read, Row, Section, Table, Text, read_section
-from streameval.report.terminal import Fitted, escaped
-from streameval.report.values import NONE, capital, digits, joined, number, spoken
+from streameval.report.terminal import Fitted, escape_markup
+from streameval.report.values import NONE, capital, digits, join_words, number, phrase_metric
 from streameval.results import Source, slice_text
 from streameval.wording import labelled_rows, plural, visible
 
@@ -141,7 +141,7 @@ def title_of(name: str, attribution: Attributed) -> str:
     return _words(name, attribution)[0].format(visible(str(attribution.options.get("changed_from"))))
 
 
-def listed(
+def format_rows(
     rows: pa.Table, attribution: Attributed, *, examples: Callable[[str], str] | None, caption: str = ""
 ) -> Table:
     """Format the rows of a table; long texts come last.
@@ -192,7 +192,7 @@ def conclusion(name: str, rows: pa.Table, attribution: Attributed) -> str:
     totals: Mapping[str, float] = attribution.totals
     changed = "changed_from" in attribution.options
     if name == "slices":
-        return _sliced(rows, attribution)
+        return _describe_slices(rows, attribution)
     if not rows.num_rows:
         return _words(name, attribution)[2]
     if name == "unclustered":
@@ -215,7 +215,7 @@ def _compared_rows(attribution: Attributed) -> str:
     return "all rows" if attribution.labelled_share is None else "all labelled rows"
 
 
-def _sliced(rows: pa.Table, attribution: Attributed) -> str:
+def _describe_slices(rows: pa.Table, attribution: Attributed) -> str:
     """A sentence on the value that slices are compared with, and on the slices left out."""
     totals = attribution.totals
     slices, left = int(totals["slices"]), int(totals["slices_left_out"])
@@ -242,14 +242,14 @@ def _sliced(rows: pa.Table, attribution: Attributed) -> str:
     return "; ".join(said)
 
 
-def stayed(attribution: Attributed) -> str:
+def describe_stayed(attribution: Attributed) -> str:
     """A sentence on the number of rows in clusters with the same rows as before."""
     same = int(attribution.totals["unchanged_rows"])
     share = f" ({same / attribution.rows:.1%})" if attribution.rows else ""
     return f"{same:,} of {plural(attribution.rows, 'row')}{share} stayed: their clusters hold the same rows as before"
 
 
-def _hashed(attribution: Attributed, why: str = "") -> str:
+def _note_hashes(attribution: Attributed, why: str = "") -> str:
     """A note that ids are shown as hashes, with the reason; empty if there are none."""
     why = why or ("name the data after the store" if attribution.source.nights else "the data can be read only once")
     ids = [
@@ -269,18 +269,18 @@ def attribution_tables(attribution: Attributed, *, plain: bool = False) -> Rende
 
     parts: list[RenderableType] = []
     for name, rows in attribution.tables().items():
-        title = escaped(title_of(name, attribution))
+        title = escape_markup(title_of(name, attribution))
         parts.append(f"\n{title}" if parts else title)
         if rows.num_rows:
-            parts.append(Fitted(listed(rows, attribution, examples=_cut), plain, prose=("examples", "largest")))
-        parts.append(escaped(conclusion(name, rows, attribution)))
+            parts.append(Fitted(format_rows(rows, attribution, examples=_cut), plain, prose=("examples", "largest")))
+        parts.append(escape_markup(conclusion(name, rows, attribution)))
     if attribution.options.get("changed_from"):
-        parts.append(f"\n{escaped(stayed(attribution))}")
+        parts.append(f"\n{escape_markup(describe_stayed(attribution))}")
     notes = [] if attribution.labelled_share is None else [labelled_rows([attribution.labelled_share])]
     notes += [f"left out: {plural(rows, 'row')}, {reason}" for reason, rows in attribution.dropped]
     notes += [f"skipped: {name}: {reason}" for name, reason in attribution.skipped]
-    notes += filter(None, [_hashed(attribution)])
-    return Group(*parts, *map(escaped, notes))
+    notes += filter(None, [_note_hashes(attribution)])
+    return Group(*parts, *map(escape_markup, notes))
 
 
 def _cut(text: str) -> str:
@@ -302,7 +302,7 @@ def attribution_page(attribution: Attributed, source: Source, *, with_examples: 
     tables = attribution.tables()
     lead = [sentence for sentence in (_best(name, rows, attribution) for name, rows in tables.items()) if sentence]
     if "changed_from" in attribution.options:
-        lead.insert(0, f"{stayed(attribution)}.")
+        lead.insert(0, f"{describe_stayed(attribution)}.")
     bare = not lead
     lead = lead or [_concluded(name, rows, attribution) for name, rows in tables.items()]
     records = {
@@ -314,13 +314,13 @@ def attribution_page(attribution: Attributed, source: Source, *, with_examples: 
     ]
     pictured = tuple(pictures.concentration(attribution))
     sections.insert(0, Section("concentration", "How concentrated the loss is", pictured))
-    notes = list(filter(None, [_hashed(attribution)]))
+    notes = list(filter(None, [_note_hashes(attribution)]))
     hidden = attribution.options.get("examples") and not with_examples
     cluster, earlier = attribution.options.get("cluster"), attribution.options.get("changed_from")
     share = attribution.labelled_share
     score = attribution.options.get("score", ())
     columns = [*([cluster] if cluster else []), *([score] if isinstance(score, str) else score)]
-    title = f"Where {joined(columns)} {'falls' if len(columns) == 1 else 'fall'} short" if columns else ""
+    title = f"Where {join_words(columns)} {'falls' if len(columns) == 1 else 'fall'} short" if columns else ""
     return Page(
         f"What changed from {earlier} to {cluster}" if earlier else title,
         plural(attribution.rows, "row") + ("" if share is None else f", labelled: {share:.2%} of all"),
@@ -338,7 +338,7 @@ def costs_section(attributions: Sequence[Attributed]) -> Section:
         blocks += [Text(f"{one.options['cluster']}: {' '.join(best)}")] if best else []
         for name, rows in listings.items():
             blocks += _blocks(name, rows, one)
-    notes = dict.fromkeys(_hashed(one, "streameval attribute reads them from the data") for one in attributions)
+    notes = dict.fromkeys(_note_hashes(one, "streameval attribute reads them from the data") for one in attributions)
     return Section("costs", "Worst clusters", (*blocks, *(Text(f"{capital(note)}.", "note") for note in notes if note)))
 
 
@@ -358,7 +358,9 @@ def _best(name: str, rows: pa.Table, attribution: Attributed) -> str:
     group, verb = ("cluster", "Splitting") if name == "merges" else ("class", "Joining the pure clusters of")
     gain = number(abs(largest["gain"]), 4)
     would = "raise" if largest["gain"] >= 0 else "lower"
-    return f"{verb} {group} {id_text(largest[group])} would {would} {spoken(attribution.metric or '')} by {gain}."
+    return (
+        f"{verb} {group} {id_text(largest[group])} would {would} {phrase_metric(attribution.metric or '')} by {gain}."
+    )
 
 
 def _costliest(row: Mapping[str, Any], attribution: Attributed) -> str:
@@ -367,7 +369,7 @@ def _costliest(row: Mapping[str, Any], attribution: Attributed) -> str:
     named = [f"{c.partition('=')[0]}={visible(slice_text(row[c]))}" for c in own if is_of(c, row.get("by"))]
     values = row["value"], attribution.totals["whole"]
     value, whole = (number(each, digits(values)) for each in values)
-    metric, rows = spoken(attribution.slice_metric or ""), _compared_rows(attribution)
+    metric, rows = phrase_metric(attribution.slice_metric or ""), _compared_rows(attribution)
     return f"Slice {', '.join(named)} costs most: its {metric} is {value}, against {whole} of {rows}."
 
 
@@ -376,7 +378,7 @@ def _blocks(name: str, rows: pa.Table, attribution: Attributed, *, with_examples
     yield Text(_concluded(name, rows, attribution))
     if rows.num_rows:
         examples = str if with_examples else None
-        yield listed(rows, attribution, examples=examples, caption=_words(name, attribution)[1])
+        yield format_rows(rows, attribution, examples=examples, caption=_words(name, attribution)[1])
 
 
 def _concluded(name: str, rows: pa.Table, attribution: Attributed) -> str:

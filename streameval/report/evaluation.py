@@ -15,13 +15,13 @@ from streameval.report.terminal import by_slicing, label_counts, rests, rows_sai
 from streameval.report.values import (
     classes_said,
     coarser_said,
-    compared,
     cut_said,
+    describe_labelled,
     difference_table,
     differences_said,
     digits,
-    joined_few,
-    labelled_said,
+    join_few,
+    list_compared,
     means,
     number,
     point_table,
@@ -65,7 +65,7 @@ def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], so
             left = len(between) - MOST
             note = f"Worst first; p is adjusted for all differences by slice. {_more(left)}".rstrip()
             blocks.append(difference_table(between[:MOST], f"By {by}, differences", note))
-            new = compared(between[0])[0]  # its slices decide, not those of the baseline
+            new = list_compared(between[0])[0]  # its slices decide, not those of the baseline
             slices = [sorted(row, key=lambda one: one.of != new) for row in slices]
         if len(slices) > 1:
             blocks += pictures.slices(plain, by, slices, f"slices-{i}")
@@ -232,7 +232,7 @@ def _title(values: Sequence[Scalar], source: Source) -> str:
     """The columns and the data."""
     columns = list(dict.fromkeys(r.of for r in values if r.of and r.label_class not in ("macro", "weighted", "micro")))
     on = f" on {last_part(source.data[0])}" if source.data else ""
-    return f"Evaluation of {joined_few(columns)}{on}" if columns else f"Evaluation{on}"
+    return f"Evaluation of {join_few(columns)}{on}" if columns else f"Evaluation{on}"
 
 
 def headline_tables(evaluation: Found, meanings: Mapping[str, Meaning]) -> list[Table]:
@@ -263,7 +263,7 @@ def _lead(
     """The main findings: verdicts if there are any, else the first metric of each kind of column."""
     if differences:
         findings = *differences_said(differences), *slices_said(sliced), *_calibration_said(values)
-        findings = *findings, *labelled_said(differences)
+        findings = *findings, *describe_labelled(differences)
         return [Text(sentence, "lead") for sentence in findings]
     kinds: dict[str, dict[str, Scalar]] = {}
     firsts: dict[str, str] = {}
@@ -281,7 +281,7 @@ def _lead(
     if not sentences:
         said = "These are quantiles alone: nothing was compared with labels." if values else "No metric was computed."
         return [Text(said, "lead")]
-    lead = [Text(" ".join((*sentences, *_calibration_said(values), *labelled_said(values))), "lead")]
+    lead = [Text(" ".join((*sentences, *_calibration_said(values), *describe_labelled(values))), "lead")]
     if not any(result.ci_level is not None for result in values):
         several = max(map(len, kinds.values())) > 1
         unknown = "whether a difference would hold on other data" if several else "how much it varies with the data"

@@ -108,7 +108,7 @@ def prometheus(samples: Iterable[Sample], meanings: Mapping[str, str] | None = N
     lines: list[str] = []
     for name, members in series.items():
         about = members[0].about or (meanings or {}).get(members[0].name, "")
-        lines += [f"# HELP {name} {_escaped(about)}"] if about else []
+        lines += [f"# HELP {name} {_escape(about)}"] if about else []
         lines += [f"# TYPE {name} gauge"]
         for one in members:
             design = {"design": one.design} if one.design else {}
@@ -119,13 +119,11 @@ def prometheus(samples: Iterable[Sample], meanings: Mapping[str, str] | None = N
 def _labels(labels: Mapping[str, str]) -> str:
     """Labels in braces; their names have letters, digits and underscores alone."""
     names = {name: re.sub(r"\W", "_", one, flags=re.ASCII) for name, one in plain_names(labels).items()}
-    pairs = (
-        f'{re.sub("^(?=[0-9])", "_", names[name])}="{_escaped(text, quote=True)}"' for name, text in labels.items()
-    )
+    pairs = (f'{re.sub("^(?=[0-9])", "_", names[name])}="{_escape(text, quote=True)}"' for name, text in labels.items())
     return f"{{{','.join(pairs)}}}" if labels else ""
 
 
-def _escaped(text: str, *, quote: bool = False) -> str:
+def _escape(text: str, *, quote: bool = False) -> str:
     text = text.replace("\\", "\\\\").replace("\n", "\\n")
     return text.replace('"', '\\"') if quote else text
 

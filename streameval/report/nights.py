@@ -19,7 +19,7 @@ from streameval.report.elements import (
     section_of_facts,
     travelling,
 )
-from streameval.report.values import digits, joined_few, number, order, sampling_said, value_cell
+from streameval.report.values import digits, join_few, number, order, sampling_said, value_cell
 from streameval.results import Scalar
 from streameval.rules import ESTIMATED, FACTS, LIVE, Rule, limits_of
 from streameval.wording import digits as said
@@ -39,7 +39,7 @@ _FAILED, _NAMED = 5, 3  # nights, and rules of the newest of them, that a senten
 _SAID = 4  # metrics that get a sentence
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
     """Format rows of texts as aligned lines; empty columns are dropped."""
     used = [any(column) for column in zip(*rows, strict=True)]
     rows = [list(compress(row, used)) for row in rows]
@@ -54,7 +54,7 @@ def judged_lines(judgements: Sequence[Judgement]) -> list[str]:
         value = "" if one.value != one.value else Rule.read(one.text).told(one.value)
         name = one.rule if one.rule != one.text else ""
         rows.append([one.word, name, one.text, " ".join(filter(None, (value, one.reason)))])
-    return aligned(rows)
+    return align_rows(rows)
 
 
 def _rule_row(one: Judgement, *, with_night: bool) -> list[str]:
@@ -77,7 +77,7 @@ def rule_lines(judgements: Sequence[Judgement], *, with_night: bool) -> list[str
     ones = (
         replace(one, partition=one.partition + f" and {len(more)} more" * bool(more)) for one, *more in alike.values()
     )
-    return aligned([_rule_row(one, with_night=with_night) for one in ones])
+    return align_rows([_rule_row(one, with_night=with_night) for one in ones])
 
 
 def rules_passed(judgements: Sequence[Judgement]) -> list[Text]:
@@ -85,7 +85,7 @@ def rules_passed(judgements: Sequence[Judgement]) -> list[Text]:
     failed, count = [one.rule for one in judgements if not one.passed], len(judgements)
     if failed:
         verb = "do" if len(failed) > 1 else "does"
-        return [Text(f"{len(failed)} of {plural(count, 'rule')} {verb} not pass: {joined_few(failed)}.", "lead")]
+        return [Text(f"{len(failed)} of {plural(count, 'rule')} {verb} not pass: {join_few(failed)}.", "lead")]
     return [Text("The rule passes." if count == 1 else f"All {count} rules pass.", "lead")] if judgements else []
 
 
@@ -106,8 +106,8 @@ def _rules_table(judgements: Sequence[Judgement], data: Sequence[str] = (), *, w
         cells = (
             Cell(one.word, mark=_MARKS.get(one.word, "unclear")),
             Cell(one.text if one.text != one.rule else ""),
-            Cell(_judged(one, one.value), interval, order=order(one.value)),
-            Cell(f"{_judged(one, one.usual)} ({plural(one.nights, 'night')})" if one.usual == one.usual else ""),
+            Cell(_format_judged(one, one.value), interval, order=order(one.value)),
+            Cell(f"{_format_judged(one, one.usual)} ({plural(one.nights, 'night')})" if one.usual == one.usual else ""),
         )
         why = ", ".join(filter(None, (travelling(one.reason, data), one.accepted and f"accepted: {one.accepted}")))
         rows.append(((one.partition, one.rule)[not with_night :], cells, why))
@@ -118,7 +118,7 @@ def _rules_table(judgements: Sequence[Judgement], data: Sequence[str] = (), *, w
     return Table("Outcomes of rules", (*names, *compress(heads, used)), shown)
 
 
-def _judged(one: Judgement, value: float) -> str:
+def _format_judged(one: Judgement, value: float) -> str:
     """A value of a rule, in the unit of its bound; a count without decimals."""
     rule = Rule.read(one.text) if value == value else None
     if rule is not None and (rule.metric == "age" or (rule.share and not rule.how)):
@@ -195,7 +195,7 @@ def check_page(
     nights += len(absent.difference(one.partition for one in judgements if one.rule not in ("folded", "present")))
     if failing:
         verb = "fail" if len(failing) > 1 else "fails"
-        lead = f"{len(failing):,} of {plural(nights, 'night')} {verb}: {joined_few(failing, _FAILED)}."
+        lead = f"{len(failing):,} of {plural(nights, 'night')} {verb}: {join_few(failing, _FAILED)}."
         newest = [one for one in judgements if one.partition == failing[-1] and not one.passed]
         more = [f"and {len(newest) - _NAMED} more"] * (len(newest) > _NAMED)
         lead += f" In {failing[-1]}, {'; '.join([*map(_finding, newest[:_NAMED]), *more])}."
@@ -215,8 +215,8 @@ def check_page(
 
 def _finding(one: Judgement) -> str:
     """A rule that does not pass, its value, and the usual one."""
-    usual = f", usually {_judged(one, one.usual)}" if one.usual == one.usual else ""
-    value = f"the value is {_judged(one, one.value)}{usual}" if one.value == one.value else one.reason
+    usual = f", usually {_format_judged(one, one.usual)}" if one.usual == one.usual else ""
+    value = f"the value is {_format_judged(one, one.value)}{usual}" if one.value == one.value else one.reason
     verb = "fails" if one.outcome == "failed" else "is undecided"
     return f"the night {value}" if one.rule == "folded" else f"{one.rule} {verb}: {value}"
 

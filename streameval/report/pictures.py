@@ -33,7 +33,7 @@ from streameval.plots.comparisons import plot_series, slice_labels
 from streameval.plots.labels import curves_on
 from streameval.plots.scores import draw_corp, draw_reliability, draw_thresholds, mark_rates
 from streameval.report.elements import Figure, Key
-from streameval.report.values import NONE, joined, number
+from streameval.report.values import NONE, join_words, number
 from streameval.wording import amount, plural, visible
 
 if TYPE_CHECKING:
@@ -153,10 +153,10 @@ class Canvas:
                     legend.remove()
             self._figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
         text = _INVISIBLE.sub(lambda found: visible(found[0]), sink.getvalue())
-        return _inlined(text, self.prefix, visible(title), visible(description))
+        return _inline_svg(text, self.prefix, visible(title), visible(description))
 
 
-def _inlined(text: str, prefix: str, title: str, description: str) -> Markup:
+def _inline_svg(text: str, prefix: str, title: str, description: str) -> Markup:
     """Turn an SVG file written by matplotlib into an element for a page."""
     from markupsafe import Markup
 
@@ -366,7 +366,7 @@ def differences(compared: Sequence[Scalar]) -> Iterator[Figure]:
     shown = [one for one in compared if one.ci_lower is not None and math.isfinite(one.value)][:_LINES]
     if not shown:
         return
-    about = joined(
+    about = join_words(
         [f"{one.metric}, {one.of}: {number(one.value, signed=True)}, {one.verdict or NONE}" for one in shown]
     )
     key = [Key("better", "", "s1"), Key("worse", "", "s2"), Key("not shown", "", "grey")]
@@ -380,7 +380,7 @@ def concentration(attribution: Attributed) -> Iterator[Figure]:
     losses = {"false pairs": attribution.merges, "missed pairs": attribution.splits, "lost area": attribution.impure}
     there = [name for name, table in losses.items() if table is not None and table.num_rows]
     key = [Key(name, "", look(i)) for i, name in enumerate(there)]
-    about = f"Share of the loss against the number of groups, the worst first: {joined(there or [''])}."
+    about = f"Share of the loss against the number of groups, the worst first: {join_words(there or [''])}."
     draw, title = partial(plot_attribution, attribution), "Share of the loss in the worst groups"
     yield from _figure("concentration", title, about, draw, key, height=240)
 
@@ -399,7 +399,7 @@ def nights(
         key.append(Key(name, " to ".join(dict.fromkeys(ends)) or "not defined", look(i, dashed=True)))
     about = f"{title} of {plural(len(names), 'night')}: {'; '.join(f'{k.name}, {k.value}' for k in key)}."
     if failed:
-        about += f" Failed: {joined(list(failed))}."
+        about += f" Failed: {join_words(list(failed))}."
         key.append(Key("failed", plural(len(failed), "night"), "bad"))
     draw = partial(plot_series, names, points, title, marked=[names.index(night) for night in failed])
     yield from _figure(prefix, title, about, draw, key, wide=True, height=220, bottom=56)

@@ -16,9 +16,9 @@ from streameval.report.values import (
     NONE,
     alike,
     coarser_said,
-    compared,
     cut_said,
-    labelled_said,
+    describe_labelled,
+    list_compared,
     means,
     night_notes,
     point_table,
@@ -142,10 +142,10 @@ def with_interval(result: Scalar, *, signed: bool = False) -> str:
     return f"{value} [{', '.join(ends)}]{at}"
 
 
-def escaped(text: str) -> str:
+def escape_markup(text: str) -> str:
     r"""A text from data for `rich`, which neither takes it for markup nor passes control characters on.
 
-    >>> print(escaped("[red]\x1b[2J"))
+    >>> print(escape_markup("[red]\x1b[2J"))
     \[red]\x1b[2J
     """
     from rich.markup import escape
@@ -172,12 +172,12 @@ def rich_table(heads: Sequence[Head], rows: Iterable[Sequence[str]], *, plain: b
     from rich import box
     from rich.table import Table as RichTable
 
-    table = RichTable(box=None if plain else box.SIMPLE_HEAD, header_style="bold", title=escaped(title) or None)
+    table = RichTable(box=None if plain else box.SIMPLE_HEAD, header_style="bold", title=escape_markup(title) or None)
     for head in heads:
         justify: Literal["left", "right"] = "right" if head.number else "left"
-        table.add_column(escaped(_titled(head)), justify=justify)
+        table.add_column(escape_markup(_title(head)), justify=justify)
     for row in rows:
-        table.add_row(*map(escaped, row))
+        table.add_row(*map(escape_markup, row))
     return table
 
 
@@ -224,25 +224,25 @@ class Fitted:
             yield table
         for i, head in enumerate(heads[named:]):
             if reason := self._shared(i):
-                yield f"{escaped(head.text)}: {escaped(reason)}"
+                yield f"{escape_markup(head.text)}: {escape_markup(reason)}"
         if not self.beside:
             for row in rows:
-                yield from (escaped(f"{' at '.join(row.name)}: {one.reason}") for one in row.cells if one.reason)
+                yield from (escape_markup(f"{' at '.join(row.name)}: {one.reason}") for one in row.cells if one.reason)
 
     def _records(self, columns: Sequence[Sequence[str]]) -> Iterator[RenderableType]:
         """Each row as lines."""
         if self.table.caption:
-            yield escaped(self.table.caption)
+            yield escape_markup(self.table.caption)
         heads = self.table.heads[-len(columns) :]
         for j, row in enumerate(self.table.rows):
-            name = f"[bold]{escaped(', '.join(row.name))}[/]"
+            name = f"[bold]{escape_markup(', '.join(row.name))}[/]"
             if len(columns) == 1:
-                yield f"{name}: {escaped(columns[0][j])}"
+                yield f"{name}: {escape_markup(columns[0][j])}"
                 continue
             yield name
             for head, texts in zip(heads, columns, strict=True):
                 if texts[j]:
-                    yield escaped(f"  {_titled(head)}: {texts[j]}")
+                    yield escape_markup(f"  {_title(head)}: {texts[j]}")
 
     def _shared(self, column: int) -> str:
         """The reason why all values of a column are missing, if it is the same."""
@@ -258,7 +258,7 @@ class Fitted:
         """The widths of columns in characters, if texts wrap at `most`."""
         heads = self.table.heads[-len(columns) :]
         return [
-            max([len(visible(_titled(head))), *(self._width(head, text, most) for text in texts)])
+            max([len(visible(_title(head))), *(self._width(head, text, most) for text in texts)])
             for head, texts in zip(heads, columns, strict=True)
         ]
 
@@ -278,7 +278,7 @@ class Fitted:
         return widths
 
 
-def _titled(head: Head) -> str:
+def _title(head: Head) -> str:
     """The name of a column, after that of the column of the data."""
     return f"{head.note} {head.text}".lstrip()
 
@@ -326,7 +326,7 @@ def differences(results: Sequence[Scalar], *, plain: bool = False, title: str = 
     heads[-4:-2] = [replace(head, number=True) for head in heads[-4:-2]]
     rows = []
     for name, result in zip(slice_cells([result.slice for result in results]), results, strict=True):
-        of = compared(result)[0] if from_rest else result.of or ""
+        of = list_compared(result)[0] if from_rest else result.of or ""
         p = "" if result.p_value is None else f"{result.p_value:.2g}"
         texts = short(result), p, result.verdict or "", result.unit or ""
         rows.append(Row((*name, result.metric, of), tuple(map(Cell, texts))))
@@ -375,28 +375,30 @@ def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[s
     gap = [""] if plain else []
     whole, store = [result for result in evaluation.results if result.slice is None], evaluation.source.nights > 0
     parts: list[RenderableType] = [rows_said(evaluation)]
-    parts += [f"left out: {plural(number, 'row')}, {escaped(reason)}" for reason, number in evaluation.dropped]
-    parts += [f"[yellow]skipped[/]: {escaped(f'{name}: {reason}')}" for name, reason in evaluation.skipped]
+    parts += [f"left out: {plural(number, 'row')}, {escape_markup(reason)}" for reason, number in evaluation.dropped]
+    parts += [f"[yellow]skipped[/]: {escape_markup(f'{name}: {reason}')}" for name, reason in evaluation.skipped]
     for by_metric in alike(result for result in whole if result.baseline is None):
         parts += [*gap, Fitted(_value_table(by_metric), plain)]
     parts += ["", Fitted(point_table(points), plain, beside=False)] if points else []
     with_baseline = [result for result in whole if result.baseline is not None]
     parts += [*gap, differences(with_baseline, plain=plain)] if with_baseline else []
-    parts += [f"[bold]{escaped(sentence)}[/]" for sentence in slices_said(evaluation.results)]
+    parts += [f"[bold]{escape_markup(sentence)}[/]" for sentence in slices_said(evaluation.results)]
     warnings = [*strata_said(evaluation.label_strata), *coarser_said(evaluation.coarser_units)]
     warnings += cut_said(whole, evaluation.options.get("weight"))
-    parts += map(escaped, (*labelled_said(whole), *sampling_notes(whole, evaluation.results, store=store), *warnings))
-    parts += map(escaped, means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
+    parts += map(
+        escape_markup, (*describe_labelled(whole), *sampling_notes(whole, evaluation.results, store=store), *warnings)
+    )
+    parts += map(escape_markup, means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
     for by, rows in by_slicing(evaluation.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
-        parts += map(escaped, (*zones_said(by, evaluation.source), *slice_notes(rows)))
+        parts += map(escape_markup, (*zones_said(by, evaluation.source), *slice_notes(rows)))
         if other := rests(evaluation.results, by):
             shown = other if plain else other[:_SLICES]
             left = len(other) - len(shown)
             without = f" (without {plural(left, 'difference')}; --json has all)" if left else ""
             title = f"by {by}, against all other rows{without}"
             parts += ["", differences(shown, plain=plain, title=title)]
-            parts += map(escaped, sampling_notes(other, store=store))
+            parts += map(escape_markup, sampling_notes(other, store=store))
     return Group(*parts)
 
 
@@ -456,7 +458,7 @@ def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, p
     nights = {title: [night for _, night, _ in points]}
     nights |= {f"{title} cumulative": [t for _, _, t in points if t]} if len(spans) > 1 else {}
     notes = night_notes(nights, [name for name, _, _ in points])
-    return Group(Fitted(Table(title, tuple(heads), tuple(rows)), plain), *map(escaped, notes))
+    return Group(Fitted(Table(title, tuple(heads), tuple(rows)), plain), *map(escape_markup, notes))
 
 
 def several_series(
@@ -467,7 +469,7 @@ def several_series(
 
     rows = zip(names, *(map(short, results) for results in columns.values()), strict=True)
     notes = night_notes(columns, names)
-    return Group(table(["partition", *columns], rows, list(columns), plain=plain), *map(escaped, notes))
+    return Group(table(["partition", *columns], rows, list(columns), plain=plain), *map(escape_markup, notes))
 
 
 class Shown:

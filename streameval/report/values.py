@@ -62,12 +62,12 @@ class Meaning(NamedTuple):
     subject: str
 
 
-def spoken(metric: str) -> str:
+def phrase_metric(metric: str) -> str:
     """The name of a metric within a sentence.
 
     Examples
     --------
-    >>> spoken("roc_auc"), spoken("tpr@fpr=0.01")
+    >>> phrase_metric("roc_auc"), phrase_metric("tpr@fpr=0.01")
     ('ROC AUC', 'tpr@fpr=0.01')
     """
     return _SPOKEN.get(metric, metric)
@@ -124,7 +124,7 @@ def slice_cells(slices: Sequence[Mapping[str, object] | None]) -> list[tuple[str
     return list(zip(*cut, strict=True)) if cut else [()] * len(slices)
 
 
-def compared(difference: Scalar) -> tuple[str, str]:
+def list_compared(difference: Scalar) -> tuple[str, str]:
     """The two columns of a difference, the baseline last."""
     other = difference.baseline or ""
     return (difference.of or "").removesuffix(f" − {other}"), other
@@ -230,7 +230,7 @@ def _value_table(caption: str, by_metric: Mapping[str, Mapping[str, Scalar]], me
     heads = (Head("metric"), *(Head(column, number=True) for column in next(iter(by_metric.values()))))
     every = [result for results in by_metric.values() for result in results.values()]
     notes = ["The interval is below each value."] * any(r.ci_lower is not None for r in every)
-    notes += labelled_said(every)
+    notes += describe_labelled(every)
     notes += ["Certain: the exact value lies within these bounds."] * any(r.lower < r.upper for r in every)
     return Table(caption, heads, tuple(rows), " ".join(notes))
 
@@ -238,33 +238,33 @@ def _value_table(caption: str, by_metric: Mapping[str, Mapping[str, Scalar]], me
 _OF_CLASSES = ("pairwise.", "bcubed_", "cluster_")  # metrics that are estimated from sampled classes or clusters
 
 
-def labelled_said(results: Iterable[Scalar]) -> list[str]:
+def describe_labelled(results: Iterable[Scalar]) -> list[str]:
     """A sentence for values of the labelled rows alone, and one for estimates from them; none if labels cover all rows.
 
     Examples
     --------
     >>> from streameval.results import Scalar
-    >>> labelled_said([Scalar("roc_auc", 0.9, of="s", basis="labelled rows", labelled_share=0.0123)])
+    >>> describe_labelled([Scalar("roc_auc", 0.9, of="s", basis="labelled rows", labelled_share=0.0123)])
     ['Values that use labels are of the 1.23% labelled rows, not an estimate for all.']
     """
     results = list(results)
     samples: dict[tuple[str, str], list[Scalar]] = {}
     for one in results:
         if one.design is not None:
-            samples.setdefault((_drawn(one), one.design), []).append(one)
-    estimated = [_drawn_said(*kind, group) for kind, group in samples.items()]
+            samples.setdefault((_describe_draw(one), one.design), []).append(one)
+    estimated = [_describe_draws(*kind, group) for kind, group in samples.items()]
     shares = [one.labelled_share for one in results if one.basis and one.labelled_share is not None]
     return estimated + ([labelled_rows(shares)] if shares else [])
 
 
-def _drawn(one: Scalar) -> str:
+def _describe_draw(one: Scalar) -> str:
     """What was drawn for an estimate."""
     if not one.metric.startswith(_OF_CLASSES):
         return "labels"
     return "clusters" if one.unit == one.of else "classes"
 
 
-def _drawn_said(what: str, design: str, results: Sequence[Scalar]) -> str:
+def _describe_draws(what: str, design: str, results: Sequence[Scalar]) -> str:
     """A sentence for estimates from samples of one design, such as those of several nights."""
     labelled, rows = (_span(getattr(one, name) or 0 for one in results) for name in ("labelled", "rows"))
     if design == CENSUS:
@@ -337,11 +337,11 @@ def difference_table(differences: Sequence[Scalar], caption: str = "Differences"
     other differences name both columns.
     """
     rows, from_rest = [], all(one.from_rest for one in differences)
-    columns = list(dict.fromkeys(compared(one)[0] for one in differences))
+    columns = list(dict.fromkeys(list_compared(one)[0] for one in differences))
     alone = from_rest and len(columns) == 1
     for of_slice, one in zip(slice_cells([one.slice for one in differences]), differences, strict=True):
         count, p = digits((abs(one.value), 0.0)), one.p_value
-        name, other = compared(one)
+        name, other = list_compared(one)
         interval = NONE
         if one.ci_lower is not None and one.ci_upper is not None:
             interval = " to ".join(number(end, count, signed=True) for end in (one.ci_lower, one.ci_upper))
@@ -399,21 +399,21 @@ _NAMED = 3  # columns that a sentence names
 _SAID = 3  # metrics that a sentence mentions
 
 
-def joined(parts: Sequence[str], last: str = "and") -> str:
+def join_words(parts: Sequence[str], last: str = "and") -> str:
     """Join the parts of a list in a sentence.
 
     Examples
     --------
-    >>> joined(["a"]), joined(["a", "b"]), joined(["a", "b", "c"])
+    >>> join_words(["a"]), join_words(["a", "b"]), join_words(["a", "b", "c"])
     ('a', 'a and b', 'a, b and c')
     """
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}"
 
 
-def joined_few(names: Sequence[str], most: int = _NAMED) -> str:
+def join_few(names: Sequence[str], most: int = _NAMED) -> str:
     """The first names in a sentence, and how many more there are."""
     left = len(names) - most
-    return joined([*names[:most], *[f"{left} more"] * (left > 0)])
+    return join_words([*names[:most], *[f"{left} more"] * (left > 0)])
 
 
 def values_said(results: Mapping[str, Scalar], meaning: Meaning | None) -> str:
@@ -433,7 +433,7 @@ def values_said(results: Mapping[str, Scalar], meaning: Meaning | None) -> str:
     'v2 has the best ROC AUC, 0.9500, against 0.9000 of v1.'
     """
     first = next(iter(results.values()))
-    metric = spoken(first.metric)
+    metric = phrase_metric(first.metric)
     defined = {name: one for name, one in results.items() if one.value == one.value}
     if not defined:
         return f"{capital(metric)} is not defined{f': {first.reason}' if first.reason else ''}."
@@ -452,16 +452,15 @@ def values_said(results: Mapping[str, Scalar], meaning: Meaning | None) -> str:
         )
         return f"{capital(metric)} of {name} is {best}{ends}."
     if len(set(values.values())) == 1:
-        return f"{capital(metric)} of {joined_few(list(values))} is the same, {best}."
+        return f"{capital(metric)} of {join_few(list(values))} is the same, {best}."
     if meaning is None or meaning.better is None:
-        return (
-            f"{capital(metric)} is {joined([f'{value} of {name}' for name, value in list(values.items())[:_NAMED]])}."
-        )
+        each = [f"{value} of {name}" for name, value in list(values.items())[:_NAMED]]
+        return f"{capital(metric)} is {join_words(each)}."
     level = [other for other, value in others if value == best]
-    against = joined([f"{value} of {other}" for other, value in others if value != best][: _NAMED - 1])
+    against = join_words([f"{value} of {other}" for other, value in others if value != best][: _NAMED - 1])
     more = len(others) - len(level) - (_NAMED - 1)
     against += f" and {more} more" if more > 0 else ""
-    names = joined([name, *level])
+    names = join_words([name, *level])
     return f"{names} {'have' if level else 'has'} the best {metric.removeprefix('the ')}, {best}, against {against}."
 
 
@@ -496,23 +495,23 @@ def differences_said(differences: Sequence[Scalar]) -> list[str]:
 
 def _pair_said(pair: Sequence[Scalar]) -> str:
     """A sentence that compares two columns."""
-    one, other = compared(pair[0])
+    one, other = list_compared(pair[0])
     parts, first = [], True
     for verdict in ("better", "worse"):
         found = [each for each in pair if each.verdict == verdict]
         if found:
             named = [_size_said(each, first and i == 0) for i, each in enumerate(found[:_SAID])]
-            sizes = joined([*named, *[f"{len(found) - _SAID} more"] * (len(found) > _SAID)])
+            sizes = join_words([*named, *[f"{len(found) - _SAID} more"] * (len(found) > _SAID)])
             parts.append(f"{one} is {verdict} than {other} in {sizes}" if first else f"{verdict} in {sizes}")
             first = False
     unclear = [each for each in pair if each.verdict == "not shown" and each.ci_lower is not None]
     if unclear:
-        names = joined_few([spoken(each.metric) for each in unclear])
+        names = join_few([phrase_metric(each.metric) for each in unclear])
         between = "" if parts else f" between {one} and {other}"
         parts.append(f"no difference{between} is shown in {names}")
     if not parts:
         why = next((each.reason or each.ci_reason for each in pair if each.reason or each.ci_reason), "")
-        names = joined([spoken(each.metric) for each in pair[:_SAID]])
+        names = join_words([phrase_metric(each.metric) for each in pair[:_SAID]])
         said = f"Whether {one} differs from {other} in {names} is not known"
         return f"{said}: {why}." if why else f"{said}."
     return f"{capital(parts[0]) if parts[0].startswith('no ') else parts[0]}{''.join(f'; {p}' for p in parts[1:])}."
@@ -531,7 +530,7 @@ def slices_said(differences: Sequence[Scalar]) -> list[str]:
     pairs: dict[tuple[str, str], list[Scalar]] = {}
     for one in differences:
         if one.slice and one.verdict == "worse" and not one.from_rest:
-            pairs.setdefault(compared(one), []).append(one)
+            pairs.setdefault(list_compared(one), []).append(one)
     sentences = []
     for (column, other), losses in pairs.items():
         losses.sort(key=lambda loss: -abs(loss.value))
@@ -552,7 +551,7 @@ def worst_first(differences: Iterable[Scalar]) -> list[Scalar]:
 def _size_said(one: Scalar, whole: bool) -> str:
     """The metric and the size of a difference, with its interval; `whole` adds level and units."""
     size = digits((abs(one.value), 0.0))
-    text = f"{spoken(one.metric)} by {number(abs(one.value), size)}"
+    text = f"{phrase_metric(one.metric)} by {number(abs(one.value), size)}"
     if one.ci_lower is None or one.ci_upper is None:
         return text
     low, high = sorted((abs(one.ci_lower), abs(one.ci_upper)))
@@ -624,7 +623,7 @@ def sampling_notes(results: Sequence[Scalar], tested: Sequence[Scalar] = (), *, 
             why.setdefault(r.ci_reason, []).append(f"{r.metric}[{r.of}]")
     reasons = [f"no interval of {few(list(dict.fromkeys(names)))}: {reason}" for reason, names in why.items()]
     units = _units(results, store=store, warn=not sliced)
-    return [*units, *reasons, *_missing(sliced, "slice"), *_adjusted(tested)]
+    return [*units, *reasons, *_missing(sliced, "slice"), *_describe_families(tested)]
 
 
 def zones_said(by: str, source: Source) -> list[str]:
@@ -667,10 +666,10 @@ def night_notes(columns: Mapping[str, Sequence[Scalar]], nights: Sequence[str]) 
         for night, result in zip(nights, results, strict=True)
     ]
     results = [result for _, _, result in cells]
-    return [*labelled_said(results), *_units(results, store=True, warn=False), *_missing(cells, "night")]
+    return [*describe_labelled(results), *_units(results, store=True, warn=False), *_missing(cells, "night")]
 
 
-def _named(places: Mapping[str, None], what: str) -> str:
+def _name_slices(places: Mapping[str, None], what: str) -> str:
     """A single slice or night, or the number of them and the first three."""
     names = list(places)
     return names[0] if len(names) == 1 else f"{plural(len(names), what)} ({few(names)})"
@@ -694,7 +693,7 @@ def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
             metrics, places, reasons = why.setdefault((kind, _UNITS.sub("", reason)), ({}, {}, {}))
             metrics[metric] = places[place] = reasons[reason] = None
     lines = [
-        f"no {kind} of {few(list(metrics))} in {_named(places, what)}: {range_of(list(reasons))}"
+        f"no {kind} of {few(list(metrics))} in {_name_slices(places, what)}: {range_of(list(reasons))}"
         for (kind, _), (metrics, places, reasons) in why.items()
     ]
     left = len(lines) - _MOST_REASONS
@@ -702,7 +701,9 @@ def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
     rough = dict.fromkeys(
         place for _, place, r in cells if r.ci_lower is not None and (r.freedom or math.inf) < FEW_FREEDOM
     )
-    few_units = f"warning: fewer than {FEW_FREEDOM:g} degrees of freedom in {_named(rough, what)}: rough intervals"
+    few_units = (
+        f"warning: fewer than {FEW_FREEDOM:g} degrees of freedom in {_name_slices(rough, what)}: rough intervals"
+    )
     return [*lines, *[few_units] * bool(rough)]
 
 
@@ -742,7 +743,7 @@ def _least(numbers: Sequence[float], noun: str, of: str = "") -> str:
     return f"{at_least}{plural(min(floors), noun)}{of}" if floors else ""
 
 
-def _adjusted(results: Sequence[Scalar]) -> Iterator[str]:
+def _describe_families(results: Sequence[Scalar]) -> Iterator[str]:
     """The families of differences whose p-values are adjusted together."""
     tested = [result for result in results if result.p_value is not None and result.ci_level is not None]
     overall = sum(result.slice is None for result in tested)
@@ -754,5 +755,7 @@ def _adjusted(results: Sequence[Scalar]) -> Iterator[str]:
 
 def sampling_said(results: Sequence[Scalar], tested: Sequence[Scalar] = (), *, store: bool = False) -> str:
     """The sampling notes as sentences for a page, whose tables give the reasons for missing intervals."""
-    notes = [f"{note.removeprefix('warning: ')}." for note in (*_units(results, store=store), *_adjusted(tested))]
+    notes = [
+        f"{note.removeprefix('warning: ')}." for note in (*_units(results, store=store), *_describe_families(tested))
+    ]
     return " ".join(note if note.startswith("p ") else f"{note[:1].upper()}{note[1:]}" for note in notes)

@@ -51,16 +51,16 @@ from streameval.errors import CorruptFileError, DataError, SchemaError
 from streameval.scan.derived import Derived as Derived
 from streameval.scan.faults import READ_ERRORS as READ_ERRORS
 from streameval.scan.faults import ChangedFileError, unreadable
+from streameval.scan.faults import add_remedy as add_remedy
 from streameval.scan.faults import of_labels as of_labels
 from streameval.scan.faults import reason as reason
-from streameval.scan.faults import remedied as remedied
 from streameval.scan.files.paths import File as File
 from streameval.scan.files.paths import details as details
 from streameval.scan.files.paths import locate as locate
 from streameval.scan.files.paths import locate_all as locate_all
 from streameval.scan.files.paths import table_of as table_of
 from streameval.scan.files.paths import tell as tell
-from streameval.scan.files.uris import shown as shown
+from streameval.scan.files.uris import mask_uri as mask_uri
 from streameval.scan.in_memory import LazySource as LazySource
 from streameval.scan.in_memory import from_mapping as from_mapping
 from streameval.scan.in_memory import holds_rows as holds_rows
@@ -76,7 +76,7 @@ from streameval.scan.pieces import Scan as Scan
 from streameval.scan.pieces import TableSource as TableSource
 from streameval.scan.pieces import natural as natural
 from streameval.scan.pieces import whole_ids
-from streameval.scan.planning import placed as placed
+from streameval.scan.planning import place_inputs as place_inputs
 from streameval.scan.planning import plan as plan
 from streameval.scan.pruning import Pruned as Pruned
 from streameval.scan.pruning import prune as prune
@@ -135,9 +135,9 @@ def read(
             raw = source.batches(columns, batch_rows, by_code)
         else:
             raw, by_code = source.batches(columns, batch_rows), ()  # codes of others may lie beyond their dictionary
-        limited = (part for batch in raw for part in _limited(batch, schema))
-        unified = _unified_all(limited, schema, piece, by_code)
-        for batch in _resized(unified, batch_rows):
+        limited = (part for batch in raw for part in _limit_texts(batch, schema))
+        unified = _unify_batches(limited, schema, piece, by_code)
+        for batch in _resize(unified, batch_rows):
             rows += batch.num_rows
             yield batch
     except DataError:
@@ -157,7 +157,7 @@ def read(
         raise CorruptFileError(f"{piece.name}: {counts}; it is damaged, or was replaced while it was read")
 
 
-def _unified_all(
+def _unify_batches(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, piece: Piece, by_code: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
     """The batches in the scan's schema, with the constant columns of the piece.
@@ -169,7 +169,7 @@ def _unified_all(
         arrays = [
             constants[field.name].array(field.type, batch.num_rows)
             if field.name in constants
-            else _conformed(column_of(batch, field.name), field, piece.name, row, coded=field.name in by_code)
+            else _conform(column_of(batch, field.name), field, piece.name, row, coded=field.name in by_code)
             for field in schema
         ]
         for i, (name, array) in enumerate(zip(schema.names, arrays, strict=True)):
@@ -183,7 +183,7 @@ def _unified_all(
         row += batch.num_rows
 
 
-def _conformed(array: pa.Array, field: pa.Field, name: str, row: int, *, coded: bool) -> pa.Array:
+def _conform(array: pa.Array, field: pa.Field, name: str, row: int, *, coded: bool) -> pa.Array:
     """A column in the type of the scan, of which the first value has this number; if `coded`, or a dictionary of it.
 
     Raises
@@ -208,7 +208,7 @@ def _conformed(array: pa.Array, field: pa.Field, name: str, row: int, *, coded: 
         ) from error
 
 
-def _limited(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _limit_texts(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Divide a batch so that texts in dictionaries that the schema decodes take at most `TEXT_BYTES` per part."""
     plain = {field.name for field in schema if not types.is_dictionary(field.type)}
     pairs = zip(batch.schema.names, batch.columns, strict=True)
@@ -216,7 +216,7 @@ def _limited(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatc
     yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
 
 
-def _resized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
+def _resize(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of at most `batch_rows`; small neighbours are combined unless their texts are long."""
     small: list[pa.RecordBatch] = []
     held = texts = 0

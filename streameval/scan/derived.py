@@ -268,7 +268,7 @@ class Derived:
         """The interval of each number."""
         at = np.zeros(len(array), np.int32)
         for edge in self.edges:
-            at += pc.fill_null(_reached(array, edge), False).to_numpy(zero_copy_only=False)
+            at += pc.fill_null(_reaches(array, edge), False).to_numpy(zero_copy_only=False)
         names = [f"<{self.edges[0]}", *(f"[{a}, {b})" for a, b in pairwise(self.edges)), f">={self.edges[-1]}", "nan"]
         if types.is_floating(array.type):
             at[pc.fill_null(pc.is_nan(array), False).to_numpy(zero_copy_only=False)] = len(names) - 1
@@ -319,7 +319,7 @@ def _number(edge: str) -> float:
     return math.nan
 
 
-def _reached(array: pa.Array, edge: str) -> pa.Array:
+def _reaches(array: pa.Array, edge: str) -> pa.Array:
     """Whether each number is at least `edge`; exact for integers of any size and decimals."""
     if types.is_floating(array.type):
         return pc.greater_equal(array, pa.scalar(array.type.to_pandas_dtype()(edge), array.type))

@@ -52,12 +52,12 @@ def reason(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def remedied(error: BaseException, remedy: str) -> str:
+def add_remedy(error: BaseException, remedy: str) -> str:
     """The reason for an error and its remedy; where permission was denied, nothing needs to be restored.
 
-    >>> remedied(ValueError("bad header"), "restore it")
+    >>> add_remedy(ValueError("bad header"), "restore it")
     'bad header; restore it'
-    >>> remedied(PermissionError(13, "Permission denied"), "restore it")
+    >>> add_remedy(PermissionError(13, "Permission denied"), "restore it")
     'permission denied; grant read access to it'
     """
     return _DENIED if _is_denied(error) else f"{reason(error)}; {remedy}"

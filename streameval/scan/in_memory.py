@@ -374,7 +374,7 @@ class LazySource:
         data = self.data
         if not self.computed:
             try:
-                data = _computed(data)
+                data = _compute(data)
             except StreamevalError:
                 raise
             except Exception as error:
@@ -395,7 +395,7 @@ def are_delayed(data: object) -> bool:
     )
 
 
-def _computed(delayed: Any) -> object:
+def _compute(delayed: Any) -> object:
     """The value of a Dask object: computed by the client whose workers hold a part of it, or in this thread."""
     clients = (task.client for task in delayed.dask.values() if is_instance(task, "distributed", "Future"))
     client = next(clients, None)
@@ -418,7 +418,7 @@ def holdings(data: Any, columns: Sequence[str]) -> Iterator[Holding]:
         what, parts = "the delayed tables", list(data)
         schema = parts[0].schema  # delayed as well
         try:
-            schema = _computed(schema)
+            schema = _compute(schema)
         except AttributeError as error:
             raise SchemaError(f"{what}: {reason(error)}; each must compute to a pyarrow.Table") from error
         kinds = find(schema, columns, what)

@@ -183,7 +183,7 @@ class TableSource:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.table.schema) as stream:
             stream.write_table(self.table)
-        return _received, (sink.getvalue(),)
+        return _receive, (sink.getvalue(),)
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the table's chunks, divided into batches of at most `batch_rows`."""
@@ -191,7 +191,7 @@ class TableSource:
         yield from table.to_batches(max_chunksize=batch_rows)
 
 
-def _received(stream: pa.Buffer) -> TableSource:
+def _receive(stream: pa.Buffer) -> TableSource:
     """The source from a pickled slice."""
     return TableSource(pa.ipc.open_stream(stream).read_all())
 
@@ -255,7 +255,7 @@ def natural(name: str) -> list[str | Decimal]:
     return parts
 
 
-def numbered(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+def number_rows(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     """The pieces, in the given order, with the sequence and the number of their first row."""
     places = {origin: (not origin, natural(origin), origin) for origin in {piece.origin for piece in pieces}}
     order = sorted(range(len(pieces)), key=lambda i: (places[pieces[i].origin], pieces[i].row))

@@ -17,11 +17,11 @@ from streameval.scan.derived import UUIDS, IdName, SlicingColumn, SourceColumn, 
 from streameval.scan.files.iceberg import as_iceberg
 from streameval.scan.files.paths import File, distinct, labels, locate, of_iceberg, tell
 from streameval.scan.files.tables import Tables, as_uri
-from streameval.scan.files.uris import shown
+from streameval.scan.files.uris import mask_uri
 from streameval.scan.files.walk import DELTA
 from streameval.scan.in_memory import dataset_items
 from streameval.scan.parquet import footers
-from streameval.scan.pieces import Holding, Scan, StreamSource, numbered
+from streameval.scan.pieces import Holding, Scan, StreamSource, number_rows
 from streameval.scan.pruning import exclude
 from streameval.scan.widen import plain, widen
 
@@ -115,7 +115,7 @@ def plan(
     pieces = tuple(piece for holding in holdings for piece in holding.pieces)
     return Scan(
         schema=_unify([holding for holding in holdings if holding.kinds], columns, ids),
-        pieces=numbered(pieces),
+        pieces=number_rows(pieces),
         rows=-1 if any(piece.rows < 0 for piece in pieces) else sum(piece.rows for piece in pieces),
         nbytes=sum(piece.nbytes for piece in pieces),
         skipped=skipped,
@@ -123,7 +123,7 @@ def plan(
     )
 
 
-def placed(data: object) -> list[tuple[object, str, str]]:
+def place_inputs(data: object) -> list[tuple[object, str, str]]:
     """The inputs of a plan one by one, each with the names of its file and its partition; both are empty in memory."""
     tables = Tables()
     items = distinct(_items(data, tables))
@@ -254,7 +254,7 @@ def _unify(holdings: Sequence[Holding], columns: Sequence[str], ids: Collection[
             kind = widen(map(_in_utc, first))
         if kind is None:
             raise _clash(column, first)
-        fields.append(pa.field(column, kind, metadata=_marked(holdings, column) if types.is_string(kind) else None))
+        fields.append(pa.field(column, kind, metadata=_find_mark(holdings, column) if types.is_string(kind) else None))
         if all(isinstance(given, pa.UuidType) for given in first):
             fields[-1] = fields[-1].with_metadata(UUIDS)
     return pa.schema(fields)
@@ -265,7 +265,7 @@ def _in_utc(kind: pa.DataType) -> pa.DataType:
     return pa.timestamp(kind.unit, "UTC") if types.is_timestamp(kind) else kind
 
 
-def _marked(holdings: Sequence[Holding], column: str) -> dict[bytes, bytes] | None:
+def _find_mark(holdings: Sequence[Holding], column: str) -> dict[bytes, bytes] | None:
     """The mark of a Hive key of integers or dates; None if the column has a type from a file, dataset or table."""
     values = set()
     for piece in itertools.chain.from_iterable(holding.pieces for holding in holdings):
@@ -295,4 +295,4 @@ def _describe(data: object) -> str:
         return f"{_describe(data[0])}{more}" if data else "the input"
     if isinstance(data, File):
         return data.name
-    return shown(os.fspath(data)) if isinstance(data, str | os.PathLike) else f"the {type(data).__name__}"
+    return mask_uri(os.fspath(data)) if isinstance(data, str | os.PathLike) else f"the {type(data).__name__}"

@@ -31,7 +31,7 @@ from streameval.scan.parquet.footers import THREADS
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
 from streameval.scan.parquet.statistics import Bounds, StoredColumns, statistics_bounds
 from streameval.scan.pieces import ExcludedSource
-from streameval.scan.where import Node, Test, Where, evaluated, expression_tree
+from streameval.scan.where import Node, Test, Where, evaluate_expression, expression_tree
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Units:
         known = None
         with suppress(pa.ArrowException):  # the task that reads the rows reports the error
             if node.columns and set(node.columns) <= set(self.keys.column_names):
-                return Possible.exactly(evaluated(node.pickled.expression(), self.keys))
+                return Possible.exactly(evaluate_expression(node.pickled.expression(), self.keys))
             known = _TESTS[node.call](self, node) if node.call in _TESTS else None
         return known or Possible(*[np.ones(self.size, np.bool_)] * 3)
 

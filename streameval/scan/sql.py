@@ -173,7 +173,7 @@ class _Order(NamedTuple):
         return cls(one < other, one == other, one > other)
 
 
-def compared_numbers(
+def compare_numbers(
     name: str, one: pc.Expression, other: pc.Expression, kinds: tuple[pa.DataType, pa.DataType]
 ) -> pc.Expression | None:
     """A comparison of two columns of integers or floats; null if one of them is null; None for other types.
@@ -182,7 +182,7 @@ def compared_numbers(
     --------
     >>> data = pa.table({"n": [1, 2**53 + 1, -5, None], "x": [1.5, 2.0**53, float("nan"), 1.0]})
     >>> kinds = (pa.int64(), pa.float64())
-    >>> data.filter(compared_numbers("GT", pc.field("n"), pc.field("x"), kinds))["n"].to_pylist()
+    >>> data.filter(compare_numbers("GT", pc.field("n"), pc.field("x"), kinds))["n"].to_pylist()
     [9007199254740993]
     """
     ranks = [next((i for i, test in enumerate(_RANKS) if test(kind)), -1) for kind in kinds]
@@ -238,7 +238,7 @@ _COLUMN = (exp.Column, exp.Bracket, exp.Dot)  # the last two for elements of lis
 _KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # Arrow compares exactly within
 
 
-def parsed(text: str) -> tuple[tuple[str, ...], Condition, Notes]:
+def parse_condition(text: str) -> tuple[tuple[str, ...], Condition, Notes]:
     """The distinct columns of a condition, in the order of their first occurrence, the condition, and its notes.
 
     The condition raises `OptionError` if it compares a column with a value of another kind. A note says what a number
@@ -251,13 +251,13 @@ def parsed(text: str) -> tuple[tuple[str, ...], Condition, Notes]:
 
     Examples
     --------
-    >>> columns, condition, notes = parsed("2.5 < length OR country IS NULL")
+    >>> columns, condition, notes = parse_condition("2.5 < length OR country IS NULL")
     >>> schema = pa.schema({"length": "int32", "country": "string"})
     >>> columns, str(condition(schema))
     (('length', 'country'), '((length > 2) or is_null(country, {nan_is_null=false}))')
     >>> notes(schema)
     ['2.5 is no value of length (int32): it lies above 2 and below 3']
-    >>> parsed("country = 'DE' AND")
+    >>> parse_condition("country = 'DE' AND")
     Traceback (most recent call last):
     ...
     streameval.errors.OptionError: where: syntax error at character 16 of "country = 'DE' AND", near 'AND': ...
@@ -347,7 +347,7 @@ def _condition(node: exp.Expression) -> Condition:
         return lambda schema: ~inner(schema)
     if isinstance(node, exp.And):
         parts = list(map(_condition, node.flatten()))  # in a loop, since a chain may be longer than Python's stack
-        return lambda schema: _joined(operator.and_, [part(schema) for part in parts])
+        return lambda schema: _join_conditions(operator.and_, [part(schema) for part in parts])
     if isinstance(node, exp.Or):
         return _either(list(node.flatten()))
     if isinstance(node, _COLUMN):
@@ -368,7 +368,7 @@ def _condition(node: exp.Expression) -> Condition:
         if isinstance(node, exp.Is) and isinstance(value, exp.Null):
             name = _name(column)
             return lambda _: pc.field(name).is_null()
-    raise _refused(node)
+    raise _refuse(node)
 
 
 def _either(nodes: Sequence[exp.Expression]) -> Condition:
@@ -383,17 +383,17 @@ def _either(nodes: Sequence[exp.Expression]) -> Condition:
             others.append(_condition(node))
     parts: list[Condition] = [partial(_among, column, values) for (column, _), values in equals.items()]
     parts += others
-    return lambda schema: _joined(operator.or_, [part(schema) for part in parts])
+    return lambda schema: _join_conditions(operator.or_, [part(schema) for part in parts])
 
 
-def _joined(
+def _join_conditions(
     join: Callable[[pc.Expression, pc.Expression], pc.Expression], parts: Sequence[pc.Expression]
 ) -> pc.Expression:
     """AND or OR of some conditions, as a balanced tree: Arrow evaluates by recursion."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
-    return join(_joined(join, parts[:half]), _joined(join, parts[half:]))
+    return join(_join_conditions(join, parts[:half]), _join_conditions(join, parts[half:]))
 
 
 def _comparison(node: exp.Expression) -> Condition:
@@ -408,7 +408,7 @@ def _comparison(node: exp.Expression) -> Condition:
 
     def compared(schema: pa.Schema) -> pc.Expression:
         schema = _for_values(column, [value], schema, ordered=ordered)
-        return _compared(name, column, bounds(value, schema.field(column).type, column), schema)
+        return _compare(name, column, bounds(value, schema.field(column).type, column), schema)
 
     return compared
 
@@ -429,7 +429,7 @@ def _operands(node: exp.Expression) -> tuple[str, exp.Expression, bool]:
     flipped = isinstance(node.right, _COLUMN)
     column, value = (node.right, node.left) if flipped else (node.left, node.right)
     if not isinstance(column, _COLUMN):
-        raise _refused(node)
+        raise _refuse(node)
     if isinstance(value, exp.Null):
         raise OptionError(
             f"where: {node.sql()!r} compares with NULL, which is never true; write IS NULL or IS NOT NULL"
@@ -438,11 +438,11 @@ def _operands(node: exp.Expression) -> tuple[str, exp.Expression, bool]:
     if isinstance(bare, exp.Cast) and bare.to.this in _MOMENTS:
         bare = bare.this
     if not isinstance(bare, exp.Literal | exp.Boolean):
-        raise _refused(node)
+        raise _refuse(node)
     return _name(column), value, flipped
 
 
-def _refused(node: exp.Expression) -> OptionError:
+def _refuse(node: exp.Expression) -> OptionError:
     return OptionError(f"where: {node.sql()!r} is not supported: {_SUBSET}")
 
 
@@ -453,12 +453,12 @@ def _name(node: exp.Expression) -> str:
     if isinstance(node, exp.Bracket):
         index = node.expressions[0] if len(node.expressions) == 1 else None
         if not (isinstance(index, exp.Literal) and index.name.isdigit() and not index.is_string):
-            raise _refused(node)
+            raise _refuse(node)
         return f"{_name(node.this)}[{index.name}]"
     if not isinstance(node, exp.Column) or not all(
         isinstance(part, exp.Identifier) and part.name for part in node.parts
     ):
-        raise _refused(node)
+        raise _refuse(node)
     return ".".join(part.name for part in node.parts)
 
 
@@ -512,7 +512,7 @@ def _both(name: str, one: str, other: str, schema: pa.Schema) -> pc.Expression:
     """A comparison of two columns; null if one of them is null."""
     fields, kinds = (_field(one, schema), _field(other, schema)), (schema.field(one).type, schema.field(other).type)
     if kinds[0] != kinds[1] and not any(all(map(test, kinds)) for test in _KINDS):
-        mixed = compared_numbers(name, *fields, kinds)
+        mixed = compare_numbers(name, *fields, kinds)
         if mixed is None:
             shown = " and ".join(f"{column!r} ({kind})" for column, kind in zip((one, other), kinds, strict=True))
             raise OptionError(f"where: columns {shown} have different kinds of values; cast one of them in the data")
@@ -543,7 +543,7 @@ def _truth(column: str, schema: pa.Schema) -> pc.Expression:
     return pc.field(column)
 
 
-def _compared(name: str, column: str, literal: Bounds, schema: pa.Schema) -> pc.Expression:
+def _compare(name: str, column: str, literal: Bounds, schema: pa.Schema) -> pc.Expression:
     """A comparison of a column with a value; null if the column is null."""
     field, kind = _field(column, schema), schema.field(column).type
     _refuse_order(name, column, kind)

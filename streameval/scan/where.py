@@ -167,7 +167,7 @@ def expression_columns(expression: pc.Expression) -> tuple[str, ...]:
     return tree.columns
 
 
-def evaluated(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
+def evaluate_expression(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
     """An expression for each row of a table."""
     from pyarrow import acero
 
@@ -216,9 +216,9 @@ class Where:
         """
         if isinstance(given, pc.Expression):
             return cls(str(given), expression_columns(given), given)
-        from streameval.scan.sql import parsed  # here, because sqlglot is slow to import
+        from streameval.scan.sql import parse_condition  # here, because sqlglot is slow to import
 
-        return cls(given, *parsed(given))
+        return cls(given, *parse_condition(given))
 
     def bound(self, schema: pa.Schema, name: str = "") -> Test:
         """The test for rows with a schema, in which the types of the columns are known.
@@ -234,7 +234,7 @@ class Where:
         try:
             condition = self._condition
             expression = condition if isinstance(condition, pc.Expression) else condition(schema)
-            meets, notes = evaluated(expression, schema.empty_table()), self._notes(schema)
+            meets, notes = evaluate_expression(expression, schema.empty_table()), self._notes(schema)
             if not types.is_boolean(meets.type):
                 raise OptionError(f"where: {self.text} has type {meets.type}; a filter is true or false")
         except OptionError as error:
@@ -295,7 +295,7 @@ class Test:
         """Which rows meet the condition."""
         tested, codes = _distinct(columns)
         table = pa.table(list(map(pa.Array.cast, tested, self.schema.types)), schema=self.schema)
-        meets: Array = pc.fill_null(evaluated(self.expression, table), False).to_numpy()
+        meets: Array = pc.fill_null(evaluate_expression(self.expression, table), False).to_numpy()
         return meets if codes is None else meets[codes]
 
 

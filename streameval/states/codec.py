@@ -141,7 +141,7 @@ def dump(state: State, each: Mapper = one_by_one) -> tuple[pa.Schema, Iterator[p
         At least one batch; generated lazily, since a state may be larger than memory.
     """
     schema = schema_of(state)
-    return schema, or_empty(chain.from_iterable(_windows(divided(state).values(), schema, each)), schema)
+    return schema, or_empty(chain.from_iterable(_windows(divide_state(state).values(), schema, each)), schema)
 
 
 def schema_of(state: State) -> pa.Schema:
@@ -157,7 +157,7 @@ def schema_of(state: State) -> pa.Schema:
     return spec.schema.with_metadata({_PREFIX + name: value for name, value in facts.items()})
 
 
-def divided(state: State) -> dict[str, list[State]]:
+def divide_state(state: State) -> dict[str, list[State]]:
     """States whose rows, one after another, are those of the state: by the name of a run, then by shard.
 
     Only an additive state is divided.
@@ -222,12 +222,12 @@ def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budge
     FormatError
         If the batches are not a state, have an unknown kind or version, or are damaged or incomplete.
     """
-    schema, rest = _opened(batches)
+    schema, rest = _open(batches)
     metadata = _read_metadata(schema)
     return _state(metadata, metadata.checked(rest), budget)
 
 
-def restated(state: State, spec: StoredSpec, budget: Budget | None = None) -> State:
+def restate(state: State, spec: StoredSpec, budget: Budget | None = None) -> State:
     """The same state under another spec whose table would be equal.
 
     Parameters
@@ -241,7 +241,7 @@ def restated(state: State, spec: StoredSpec, budget: Budget | None = None) -> St
     Examples
     --------
     >>> from streameval.states.cluster_counts import ClusterSpec
-    >>> restated(ClusterSpec("id").empty(), ClusterSpec("id", nulls="drop")) == ClusterSpec("id", nulls="drop").empty()
+    >>> restate(ClusterSpec("id").empty(), ClusterSpec("id", nulls="drop")) == ClusterSpec("id", nulls="drop").empty()
     True
     """
     schema, batches = dump(state)
@@ -300,10 +300,10 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
         pairs = zip(several, stored, strict=True)
         states = (_state(metadata, metadata.checked(batches), budget) for metadata, (_, batches) in pairs)
         return reduce(lambda one, other: one.merge(other), states)
-    return _state(_summed(several), first.checked(chain.from_iterable(batches for _, batches in stored)), budget)
+    return _state(_sum_metadata(several), first.checked(chain.from_iterable(batches for _, batches in stored)), budget)
 
 
-def _summed(several: Sequence[_Metadata]) -> _Metadata:
+def _sum_metadata(several: Sequence[_Metadata]) -> _Metadata:
     """The metadata of several additive states that are read as one."""
     first = several[0]
     facts = [name for name in first.header if name != "spec"]  # each fact is a list of numbers
@@ -317,7 +317,7 @@ def _summed(several: Sequence[_Metadata]) -> _Metadata:
     return _Metadata(first.spec, rows, first.header | sums)
 
 
-def _opened(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _open(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema, and an iterator over all batches."""
     if isinstance(batches, pa.RecordBatchReader):
         return batches.schema, iter(batches)

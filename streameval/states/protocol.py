@@ -80,7 +80,7 @@ class Batch:
             self,
             label=self.label[rows],
             weight=None if self.weight is None else self.weight[rows],
-            columns={name: _taken(self.columns[name], rows, at) for name in (self.columns if names is None else names)},
+            columns={name: _take(self.columns[name], rows, at) for name in (self.columns if names is None else names)},
             kept=rows if self.kept is None else self.kept[rows],
             labelled=None if self.labelled is None else self.labelled[rows],
         )
@@ -98,7 +98,7 @@ class Batch:
         return self.row + (np.arange(self.label.size) if self.kept is None else self.kept)
 
 
-def _taken(column: pa.Array, rows: Array, at: pa.Array) -> pa.Array:
+def _take(column: pa.Array, rows: Array, at: pa.Array) -> pa.Array:
     """Some rows of a column; NumPy takes numbers without nulls, because it is faster."""
     kind = column.type
     if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):

@@ -115,17 +115,17 @@ def outline_only(state: K) -> K:
     return state.with_runs({name: counts.outline_only() for name, counts in state.runs().items()})
 
 
-def ranged(rows: Rows, interval: Interval) -> Rows:
+def select_range(rows: Rows, interval: Interval) -> Rows:
     """The rows of an interval of buckets."""
     return {name: counts.range(*interval) for name, counts in rows.items()}
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def join_rows(parts: Sequence[Rows]) -> Rows:
     """Merge the rows of several tasks in the same buckets; at least one."""
     return {name: reduce(KeyedCounts.merge, (part[name] for part in parts)) for name in parts[0]}
 
 
-def restored(outline: K, rows: Rows) -> K:
+def restore_state(outline: K, rows: Rows) -> K:
     """The state with this outline and the rows of a range."""
     return outline.with_runs({name: rows[name].within(counts) for name, counts in outline.runs().items()})
 
@@ -157,7 +157,9 @@ def buckets(outline: State | Round) -> list[Interval]:
     return cut(_items(outline), SLAB) or [(0, 0)]
 
 
-def balanced(outline: State | Round, shards: Sequence[Interval], count: int) -> list[tuple[Interval, list[Interval]]]:
+def balance_ranges(
+    outline: State | Round, shards: Sequence[Interval], count: int
+) -> list[tuple[Interval, list[Interval]]]:
     """Combine shards into at most `count` ranges with about equal numbers of items.
 
     Parameters
@@ -175,7 +177,7 @@ def balanced(outline: State | Round, shards: Sequence[Interval], count: int) -> 
     >>> from streameval.states.scores.counts import fold_arrays
     >>> state = fold_arrays(np.array([0, 1, 1], np.uint8), np.array([0.1, 0.5, 0.9]))
     >>> shards = state.keyed.intervals(items=1)
-    >>> [len(part) for _, part in balanced(state, shards, 2)]
+    >>> [len(part) for _, part in balance_ranges(state, shards, 2)]
     [1, 2]
     """
     before = np.concatenate(([0], np.cumsum(_items(outline))))

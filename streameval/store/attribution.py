@@ -12,11 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
-from streameval.evaluation.attribution import Run, checked_options, dropped_rows, of_slices, with_slices
+from streameval.evaluation.attribution import Run, check_options, count_dropped, of_slices, with_slices
 from streameval.evaluation.cost_tables import attribute_states, ids_of
 from streameval.evaluation.finalize import check_labels
 from streameval.kinds import of_column
-from streameval.options import recorded
+from streameval.options import record_options
 from streameval.store.evaluate import evaluate, store_source
 from streameval.store.nights.configuration import ALL_STATES
 from streameval.store.nights.diagnosis import DEEP, cost_increases
@@ -53,11 +53,11 @@ def attribute(
     """Attribute the selected partitions; see `Store.attribute`."""
     snapshot, configuration = context.begun(as_of)
     entries = select_entries(snapshot.entries, **selection)
-    asked = checked_options(_options(configuration, options, data))
+    asked = check_options(_options(configuration, options, data))
     result: Attribution | None = None
     if asked["cluster"]:
         read = None if data is None else _files(data, asked, context.engine(), configuration, entries)
-        attributed = partial(_attributed, asked=asked, read=read, place=context.location.name)
+        attributed = partial(_attribute, asked=asked, read=read, place=context.location.name)
         result = context.computed(attributed, Nights(entries, configuration, context.compaction))
     if result is None or asked["by"]:
         evaluated, sliced = partial(evaluate, context, as_of, selection), of_slices(asked)
@@ -76,7 +76,7 @@ def attribute(
     )
 
 
-def _attributed(nights: Nights, engine: Engine, asked: Mapping[str, Any], read: Run | None, place: str) -> Attribution:
+def _attribute(nights: Nights, engine: Engine, asked: Mapping[str, Any], read: Run | None, place: str) -> Attribution:
     """The costliest groups of some nights; `read` is the run over their files, or None without data."""
     wanted = {"classes"} if asked["classes"] else set()
     wanted |= {"cluster"} if asked["label"] else set()
@@ -97,9 +97,9 @@ def _attributed(nights: Nights, engine: Engine, asked: Mapping[str, Any], read: 
                 stored.text = ids.text
         look_up = replace(read, files=replace(read.files, engine=engine)).look_up()
     found = attribute_states(
-        engine, asked, states, clusters, classes, look_up, dropped=dropped_rows(counted),
+        engine, asked, states, clusters, classes, look_up, dropped=count_dropped(counted),
         skipped=tuple(lost for entry in nights.entries for lost in entry.left_out),
-        options=recorded(asked, "attribute"),
+        options=record_options(asked, "attribute"),
     )  # fmt: skip
     shares = [one.share for one in counted if one.share is not None]
     share = min(shares, default=1)
@@ -230,5 +230,5 @@ def _files(
                 "that were folded"
             )
     scan = configuration.widen_columns(replace(scan, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
-    files = replace(run.files, scan=scan, engine=None)  # type: ignore[arg-type]  # `_attributed` sets the engine
+    files = replace(run.files, scan=scan, engine=None)  # type: ignore[arg-type]  # `_attribute` sets the engine
     return replace(run, data=None, files=files)

@@ -17,7 +17,7 @@ from streameval.evaluation.slicing import Slicing
 from streameval.kinds import ByColumn, of_column
 from streameval.options import active, check_policies
 from streameval.scan.derived import has_part
-from streameval.states.codec import restated
+from streameval.states.codec import restate
 from streameval.store.files.entries import merge_facts
 from streameval.store.nights.configuration import (
     KEPT,
@@ -224,9 +224,9 @@ class Backfill:
         _, lacking = self._find_lacking(chosen)
         opening, closed = self._find_opening(chosen)
         due = [e for e in chosen if e.partition not in closed and (lacking[e.partition] or e.partition in opening)]
-        return self._narrowed(lacking), self._find_files(due)[0] if due else []
+        return self._narrow(lacking), self._find_files(due)[0] if due else []
 
-    def _narrowed(self, lacking: Mapping[str, frozenset[_Column]]) -> Configuration:
+    def _narrow(self, lacking: Mapping[str, frozenset[_Column]]) -> Configuration:
         """The configuration of the states to fold: what nights lack, all if they keep rows for late labels."""
         due = None if self.after.late is not None else frozenset().union(*lacking.values())
         return replace(self.after, due=due)
@@ -283,7 +283,7 @@ class Backfill:
         present, gone = self._find_files(list(due.values())) if due else ([], [])
         nights: dict[str, Entry] = {}
         if due:
-            narrow = self._narrowed(lacking)
+            narrow = self._narrow(lacking)
             reasons = [_why_not_foldable(partition, narrow, engine) for partition in present]
             foldable = [partition for partition, reason in zip(present, reasons, strict=True) if not reason]
             new = sorted({*after.folding.columns} - {*self._relaxed.folding.columns})
@@ -360,7 +360,7 @@ def _relabel_states(
         specs = changed.get((stored.group, stored.of))
         if specs is not None:
             old, new = (spec_as_kept(spec, stored) for spec in specs)
-            state = restated(files.read(stored.file, engine.budget, old), new, engine.budget)
+            state = restate(files.read(stored.file, engine.budget, old), new, engine.budget)
             file, size = files.write(state)
             stored = replace(stored, file=file, bytes=size)
         states.append(stored)

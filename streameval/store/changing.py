@@ -11,7 +11,7 @@ from dataclasses import replace as with_changes
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
-from streameval.options import check_policies, honoured, refuse
+from streameval.options import check_policies, refuse, verb_options
 from streameval.scan.files.tables import Tables
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.backfill import Backfill, extend_configuration, list_added, list_altered, remove_column
@@ -345,7 +345,7 @@ class Changing:
             If another update was committed meanwhile.
         """
         for name in options:
-            if name not in honoured("add"):
+            if name not in verb_options("add"):
                 refuse("add", name)
         context = self._context
         before, backfill = begin_backfill(context, options, data, Tables(delta_version, snapshot))
@@ -498,7 +498,7 @@ def begin_backfill(
 
 def _skips(on_error: str) -> bool:
     """Whether files that cannot be read are left out."""
-    return bool(honoured("update")["on_error"].plain(on_error) == "skip")
+    return bool(verb_options("update")["on_error"].plain(on_error) == "skip")
 
 
 def _names(partitions: Iterable[Partition]) -> tuple[str, ...]:

@@ -76,10 +76,12 @@ class StoreContext:
         workers = self.workers() if self.client is not None else None
         if workers is None:
             return function(item, engine or self.engine())
-        from streameval.engine.graphs import mapped  # imported here because it is slow
+        from streameval.engine.graphs import map_items  # imported here because it is slow
 
         run = {"memory": max(1, workers.limit), "spill": workers.spill, "threads": workers.connection.width}
-        results: list[_Result] = mapped(workers.connection, function, [((), item)], "evaluate", lambda _: None, **run)
+        results: list[_Result] = map_items(
+            workers.connection, function, [((), item)], "evaluate", lambda _: None, **run
+        )
         return results[0]
 
     def evaluate(

@@ -20,7 +20,7 @@ from streameval.errors import DataError, LabelError, MissingInputError, OptionEr
 from streameval.evaluation.labels.columns import split_columns, with_late_fields
 from streameval.evaluation.labels.statements import FATES, Listed, count_statements, label_type
 from streameval.kinds import Place
-from streameval.options import honoured
+from streameval.options import verb_options
 from streameval.saving import TABULAR, check_writable, ending, save
 from streameval.scan import locate_all
 from streameval.scan.derived import IdName, LateId
@@ -98,13 +98,13 @@ def check_delivery(
     unmatched: bool,
 ) -> Delivery:
     """The late labels of an update; raises `OptionError` if the store takes none."""
-    named = honoured("update")["labels"].plain(labels)
+    named = verb_options("update")["labels"].plain(labels)
     paths = [one for one in named if isinstance(one, Place)]
     if named and configuration.late is None:
         raise OptionError(f"labels: {configuration.no_late_labels}", "labels")
     if len(paths) < len(named):
         raise OptionError("labels: a store reads labels from files: name paths", "labels")
-    file = honoured("update")["rejects"].plain(rejects)
+    file = verb_options("update")["rejects"].plain(rejects)
     for name in ["allow_unmatched"] * unmatched + ["rejects"] * (file is not None) if not named else ():
         raise OptionError(f"{name} would change nothing without late labels: name their table (--labels)", name)
     if file is not None:

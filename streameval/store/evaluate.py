@@ -17,7 +17,7 @@ from streameval.evaluation.comparison import with_comparison
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.result import Evaluation
 from streameval.kinds import texts
-from streameval.options import honoured, recorded, result_key, words
+from streameval.options import record_options, result_key, verb_options, words
 from streameval.results import REST, Source
 from streameval.store.nights.merge import Nights, labels_of
 from streameval.store.nights.partitions import check_dates, group_by_keys, select_entries
@@ -98,8 +98,10 @@ def store_source(
     >>> store_source("show", "STORE", 7, {"last": 7, "since": None}, kept, ["metrics"]).command
     'streameval show STORE --last 7 --metric roc_auc'
     """
-    nights_asked = {key: honoured("show")[key].plain(value) for key, value in selection.items() if value is not None}
-    own = words(verb, {key: value for key, value in plain.items() if key in given and key in honoured(verb)})
+    nights_asked = {
+        key: verb_options("show")[key].plain(value) for key, value in selection.items() if value is not None
+    }
+    own = words(verb, {key: value for key, value in plain.items() if key in given and key in verb_options(verb)})
     selected = words("show", nights_asked)
     command = "" if selected is None or own is None else shell(["streameval", verb, name, *selected, *own])
     return Source((name,), 0, command, nights)
@@ -167,7 +169,7 @@ def evaluate(
     return replace(
         result,
         results=tuple(results),
-        options=recorded(request.options) | ({"by": list(by)} if by else {}),
+        options=record_options(request.options) | ({"by": list(by)} if by else {}),
         skipped=tuple(lost for entry in nights.entries for lost in entry.left_out),
         source=replace(
             store_source("show", context.location.name, len(nights.entries), arguments, request.options, options),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streameval import scan
 from streameval.errors import MissingInputError, OptionError, StoreError
 from streameval.kinds import in_words, texts
-from streameval.options import recorded
+from streameval.options import record_options
 from streameval.report.terminal import Shown, table
 from streameval.scan.files.tables import Tables
 from streameval.store.backfill import list_added, list_altered
@@ -195,7 +195,11 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         len(states),
         {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()},
         dict(configuration.types),
-        {name: value for name, value in recorded(configuration.options, "update").items() if name not in _COLUMNS},
+        {
+            name: value
+            for name, value in record_options(configuration.options, "update").items()
+            if name not in _COLUMNS
+        },
         tuple(entry.partition for entry in entries if entry.incomplete),
         failing,
         undecided,

@@ -10,7 +10,7 @@ from streameval.errors import OptionError
 from streameval.evaluation.files import Files
 from streameval.evaluation.labels.plan import Pilot
 from streameval.evaluation.request import Request
-from streameval.options import checked
+from streameval.options import complete_options
 from streameval.scan import Where
 from streameval.scan.derived import IdName
 from streameval.store.context import StoreContext
@@ -92,7 +92,7 @@ def plan_labels(
     (['id', 'stratum', 'probability'], True)
     """
     given = {name: value for name, value in locals().items() if name not in ("data", "progress")}
-    options = checked(given | {"pilot": pilot if pilot is None else os.fspath(pilot)}, "plan_labels")
+    options = complete_options(given | {"pilot": pilot if pilot is None else os.fspath(pilot)}, "plan_labels")
     run: dict[str, Any] = {"memory": memory, "spill": spill, "threads": threads, "progress": progress}
     test = None if where is None else Where.of(getattr(options["where"], "value", options["where"]))
     columns = list(dict.fromkeys((IdName(id), score, *(test.columns if test else ()))))

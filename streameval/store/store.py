@@ -14,7 +14,7 @@ from streameval.engine.threads import ThreadEngine
 from streameval.errors import OptionError
 from streameval.evaluation.files import is_pattern
 from streameval.kinds import single_unit, texts
-from streameval.options import honoured, refuse
+from streameval.options import refuse, verb_options
 from streameval.store.attribution import ATTRIBUTED, attribute, costs
 from streameval.store.changing import Changing, several
 from streameval.store.context import StoreContext
@@ -330,7 +330,7 @@ class Store(Changing):
         OptionError
             If there is no such metric or slicing, or the level is not between 0 and 1.
         """
-        level = honoured("history")["ci"].plain(ci)
+        level = verb_options("history")["ci"].plain(ci)
         selection: dict[str, Any] = {"since": since, "until": until, "last": last}
         context = self._context
         snapshot, configuration = context.begun(as_of)
@@ -522,7 +522,7 @@ class Store(Changing):
         StoreError, FormatError
             If there is no store, or a file of it is missing or damaged.
         """
-        option = honoured("maturity")["ages"]
+        option = verb_options("maturity")["ages"]
         return maturity_of(self._context, metric, of, option.plain(ages))
 
     def accept(self, partition: str | Sequence[str], reason: str, rule: str | Sequence[str] = ()) -> list[Judgement]:

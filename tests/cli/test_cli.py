@@ -24,7 +24,7 @@ from streameval.cli.data import SIMULATION
 from streameval.cli.options import SHOWN
 from streameval.evaluation.files import suggestion
 from streameval.metrics.catalogue import entries
-from streameval.options import OPTIONS, honoured
+from streameval.options import OPTIONS, verb_options
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def named(verb: str) -> list[str]:
 def test_a_verb_has_the_options_of_the_table_and_refuses_all_others(verb: str, tmp_path: Path) -> None:
     """What it does not have is refused by name, on the command line or in a file, every other one; with status 2."""
     name = verb.replace("-", "_")
-    rows = [*honoured(name).values(), *(o for o in SHOWN if name in o.verbs)]
+    rows = [*verb_options(name).values(), *(o for o in SHOWN if name in o.verbs)]
     rows = list(SIMULATION) if verb == "simulate" else rows
     expected = {option.spelling for option in rows if option.verbs}
     assert set(options_of(verb)) == expected | {"--config"} | ({"--rows", "--out"} if verb == "demo" else set())

@@ -12,7 +12,7 @@ from streameval.evaluation.alarms import (
     End,
     Series,
     distance_error,
-    judged_end,
+    find_end,
     true_spread,
     units_of_blocks,
     variance,
@@ -62,7 +62,7 @@ def test_simulated_years_are_judged_as_nights_of_a_store_are() -> None:
             if judgement.outcome == "failed":
                 first[year] = min(first[year], night)
             if floored[year]:
-                ends = {w: judged_end(one, year, "logit", rule.bound, sign) for w, one in recent.items()}
+                ends = {w: find_end(one, year, "logit", rule.bound, sign) for w, one in recent.items()}
                 seen = [(w, *end[:2]) for w, end in ends.items() if isinstance(end, End)]
                 assert [one[:3] for one in judgement.windows] == seen
     found = module["alarms"](share)
@@ -110,14 +110,14 @@ def test_windows_take_only_judged_nights_and_say_why_they_cannot_be_judged() -> 
     """Three nights since an accepted failure; too few units of a metric without a scale."""
     nights = series(np.full(20, 0.9), 0.01)
     found = windows(nights, np.arange(20) >= 17, nights.floors(), 1e-5)
-    ends = [judged_end(one, 0, "logit", 0.9, 1) for one in found.values()]
+    ends = [find_end(one, 0, "logit", 0.9, 1) for one in found.values()]
     assert isinstance(ends[0], End)
     assert ends[1:] == ["too few nights"] * 2
     assert ends[0].end > 0.9 > ends[0].end - 2 * ends[0].shown
     few = series_of(
         nights.days, nights.values, nights.replicates, np.random.default_rng(0).exponential(size=nights.rows.shape)
     )
-    plain = judged_end(windows(few, np.ones(20, bool), nights.floors(), 1e-5)[1], 0, "plain", 0.9, 1)
+    plain = find_end(windows(few, np.ones(20, bool), nights.floors(), 1e-5)[1], 0, "plain", 0.9, 1)
     assert str(plain).endswith("effective units, 200 are needed")
 
 
@@ -159,8 +159,8 @@ def test_nights_near_a_perfect_value_stay_in_windows() -> None:
     assert table["se.square"].to_pylist() == pytest.approx([0, apart[1].var() * 127])
     nights = series(np.r_[np.full(20, 0.9), 1.0], 0.01)
     last = windows(nights, np.arange(21) == 20, nights.floors(), 1e-5)[1]
-    assert judged_end(last, 0, "logit", 0.95, 1) == pytest.approx((1, 1, math.nan), nan_ok=True)
-    assert judged_end(last, 0, "logit", 0.95, -1) == "the value 1 is at the end of its range"
+    assert find_end(last, 0, "logit", 0.95, 1) == pytest.approx((1, 1, math.nan), nan_ok=True)
+    assert find_end(last, 0, "logit", 0.95, -1) == "the value 1 is at the end of its range"
 
 
 def test_replicates_of_sampled_labels_have_the_larger_error() -> None:

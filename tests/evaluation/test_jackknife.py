@@ -11,7 +11,7 @@ import pytest
 from streameval import evaluate
 from streameval.evaluation.result import Evaluation
 from streameval.metrics.catalogue import at_one_place, entries, entry_of
-from streameval.metrics.finalize import computed
+from streameval.metrics.finalize import compute_metrics
 from streameval.metrics.resampling import FEW_BLOCKS
 from streameval.metrics.selection import Selection
 from streameval.states.blocks import blocks_of
@@ -60,7 +60,7 @@ def jackknife(score: str) -> dict[str, Array]:
             left = blocks % count != block
             state = fold_arrays(columns["label"][left], columns[score][left])
             share = float(left.mean())
-            rows.append([v.value for v in computed(state, [_shrunk(m, share) for m in some.values()])])
+            rows.append([v.value for v in compute_metrics(state, [_shrunk(m, share) for m in some.values()])])
         found |= dict(zip(some, np.transpose(rows), strict=True))
     return found
 

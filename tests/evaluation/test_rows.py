@@ -20,7 +20,7 @@ from truth import agrees, curve_truth, gain_truth, groups_auc, groups_of, point_
 
 from streameval import Accumulator, Evaluation, Store, average_precision_score, evaluate, roc_auc_score
 from streameval.errors import NullError, OptionError, WeightError
-from streameval.options import checked, command, recorded
+from streameval.options import command, complete_options, record_options
 
 COLUMNS: dict[str, Any] = {"score": ["a", "b"], "cluster": ["c", "d"]}
 DROPPED = "NaN or null in one of a, b, c, d"
@@ -204,8 +204,8 @@ def test_the_command_line_names_columns(tmp_path: Path) -> None:
     )
     done = run(*call, "--config", str(tmp_path / "options.toml"))
     assert json.loads(done.output) == json.loads(json.dumps(expected)), done.stderr
-    plain = checked({**OWN_POLICIES, **OWN})
-    assert checked(recorded(plain)) == plain
+    plain = complete_options({**OWN_POLICIES, **OWN})
+    assert complete_options(record_options(plain)) == plain
     assert command("evaluate", ["DATA"], plain) == " ".join(
         [
             "streameval evaluate DATA",

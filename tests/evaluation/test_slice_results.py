@@ -15,7 +15,7 @@ import pytest
 
 from streameval import attribute, compare, evaluate
 from streameval.errors import OptionError
-from streameval.report.attribution import listed
+from streameval.report.attribution import format_rows
 
 SCORES: dict[str, Any] = {"score": ["v1", "v2"], "metrics": ["roc_auc", "average_precision"]}
 
@@ -199,7 +199,7 @@ def test_binaries_are_written_as_text_and_shown_as_bytes(tmp_path: Path) -> None
     assert sliced == ["", "\x00\\xff", "ab", None]
     noisy = data.set_column(1, "score", pa.array(np.random.default_rng(1).random(len(data))))
     worst = attribute(noisy, score="score", by="x")
-    shown = [row.name[0] for row in listed(worst.slices, worst, examples=None).rows]
+    shown = [row.name[0] for row in format_rows(worst.slices, worst, examples=None).rows]
     assert shown == [str(value) if isinstance(value, bytes) else "null" for value in worst.slices["x"].to_pylist()]
 
 

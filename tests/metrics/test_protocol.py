@@ -15,7 +15,7 @@ from streameval.metrics.contingency.clustering import ClusteringMetric
 from streameval.metrics.protocol import Metric, as_metric, user_defined
 from streameval.metrics.scores.gain import AgcApprox
 from streameval.metrics.selection import Selection
-from streameval.options import honoured
+from streameval.options import verb_options
 
 PACKAGE = Path(streameval.__file__).parent
 DATA = pa.table({"label": [0, 1, 1, 0], "score": [0.1, 0.9, 0.9, math.nan], "group": ["a", "a", "b", "b"]})
@@ -55,7 +55,7 @@ def test_a_metric_says_which_options_set_its_fields() -> None:
     rows = [replace(row, metric=AgcApprox()) if row.name == "agc_approx" else row for row in CATALOGUE]
     options = {row.metric: row.options for row in (*rows, *clustering_rows()) if row.metric}
     assert {option for each in options.values() for option in each} == OPTION_VALUES.keys()
-    assert honoured("evaluate").keys() >= OPTION_VALUES.keys()
+    assert verb_options("evaluate").keys() >= OPTION_VALUES.keys()
     selection = Selection(("score", "sample", "cluster", "classes"), ("*",), **OPTION_VALUES)
     found = {metric.name: metric for family in selection.families for metric in selection.of(family)}
     given = {metric.name: metric for metric in options if metric.name in found}

@@ -18,7 +18,7 @@ from refusals import refuses
 
 from streameval import Scalar, evaluate
 from streameval.errors import OptionError
-from streameval.evaluation.result import implied, rules_of_data
+from streameval.evaluation.result import complete_options, rules_of_data
 from streameval.results import slice_name
 from streameval.rules import ENOUGH, Rule, difference, judge
 
@@ -376,9 +376,9 @@ def test_few_units_leave_a_rule_undecided(table):
 def test_rules_imply_what_they_need():
     """An interval at the highest level, the baseline of a difference with a level, common rows of one without."""
     rules = rules_of_data(["a[x] >= 0 @90%", "a[x] - a[y] >= 0 @95%", "a[x] - a[z] >= 0"])
-    assert implied(rules, {"baseline": ("w",)}) == {"ci": 0.95, "baseline": ["w", "y"]}
-    assert implied(rules[:1], {"ci": 0.5}) == {}
-    assert implied(rules[2:], {}) == {"common_rows": True}
+    assert complete_options(rules, {"baseline": ("w",)}) == {"ci": 0.95, "baseline": ["w", "y"]}
+    assert complete_options(rules[:1], {"ci": 0.5}) == {}
+    assert complete_options(rules[2:], {}) == {"common_rows": True}
 
 
 LAUNCH = ("evaluate", DATA, "--score", "score_lr", "--score", "score_nb", "--metric", "roc_auc", "--threads", 1)

@@ -26,7 +26,7 @@ from streameval import Store, attribute, evaluate, scan
 from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.scan import Where, join, prune, row_groups
-from streameval.scan.parquet.footers import _combined
+from streameval.scan.parquet.footers import _combine_groups
 from streameval.scan.parquet.row_groups import Group
 from streameval.scan.parquet.statistics import Bounds
 from streameval.scan.pruning import Units
@@ -370,7 +370,7 @@ def test_time_grows_with_files_and_row_groups_not_with_their_square(tmp_path: Pa
     (piece,) = found.pieces
     began = time.process_time()
     groups = [Group(number, number, 1, 8, frozenset()) for number in range(30_000)]
-    assert [len(run) for run in _combined(groups)] == [30_000]
+    assert [len(run) for run in _combine_groups(groups)] == [30_000]
     assert len(join([replace(single, rows=1) for _ in range(100) for single in row_groups(piece)])) == 100
     where = " OR ".join(f"(x > {7 * i} AND x < {7 * i + 3})" for i in range(500))
     tree = expression_tree(Where.of(where).bound(found.schema).expression)

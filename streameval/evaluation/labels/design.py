@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import OptionError
 from streameval.kinds import unit_columns, values_in
 from streameval.metrics.contingency.class_sample import OF_CLUSTERS, RATIOS, SampledRatio
-from streameval.options import honoured
+from streameval.options import verb_options
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.grouped.keys import Labelled
 from streameval.wording import few
@@ -150,7 +150,7 @@ def sampled_classes(options: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
         raise OptionError(
             "estimates from sampled classes take no nulls='singleton'; leave out null clusters (--nulls drop)", "nulls"
         )
-    idle = {"assignment_cells": options["assignment_cells"] != honoured("evaluate")["assignment_cells"].rest}
+    idle = {"assignment_cells": options["assignment_cells"] != verb_options("evaluate")["assignment_cells"].rest}
     if not options["score"]:
         idle |= {"unlabelled": options["unlabelled"] != "error", "resample_bins": options["resample_bins"] != "2048"}
     for name in (name for name, given in idle.items() if given):

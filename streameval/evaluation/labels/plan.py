@@ -29,8 +29,8 @@ from streameval.errors import LabelError, MissingInputError, NullError, OptionEr
 from streameval.evaluation.files import Files
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.scores.operating_points import OperatingPoint
-from streameval.options import recorded
-from streameval.report.terminal import Shown, escaped, table
+from streameval.options import record_options
+from streameval.report.terminal import Shown, escape_markup, table
 from streameval.saving import AsJson
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.keyed.ids import id_type, identify
@@ -98,7 +98,7 @@ class LabelPlan(Shown, AsJson):
         widths = dict.fromkeys(self.half_width, "too few positives to forecast")
         widths |= {name: f"95 % interval of about ±{x:.2g}" for name, x in self.half_width.items() if x == x}
         lines = [f"{len(self.ids):,} labels", *(f"{name}: {said}" for name, said in widths.items())]
-        return Group(table(heads, rows, heads[1:], plain=plain), *map(escaped, lines))
+        return Group(table(heads, rows, heads[1:], plain=plain), *map(escape_markup, lines))
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Pilot:
             _ids(draws, labels, column, sample, files.names[0]),
             tuple(dict(zip(names, row, strict=True)) for row in rows),
             dict(zip((metric.name for metric in metrics), widths.tolist(), strict=True)),
-            recorded(options, "plan_labels"),
+            record_options(options, "plan_labels"),
         )
 
 

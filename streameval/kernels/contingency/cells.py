@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streameval.kernels.contingency.tables import FIRST_BITS, cleared, crowded, find_or_last, grown, hash_at
-from streameval.kernels.jit import inlined, jit, step
+from streameval.kernels.contingency.tables import FIRST_BITS, clear_table, find_or_last, grow_table, hash_at, is_crowded
+from streameval.kernels.jit import inline, jit, step
 from streameval.kernels.keyed.sizes import LONELY, clear_marks, mark_others, separate, size_of
 from streameval.kernels.prefetch import word_at
 
@@ -116,7 +116,7 @@ def cluster_cells(rows, start, stop, cluster, class_, packed, own, out):
 def _group_bucket(rows, b, size, cluster, class_, own, bits):
     """Group all rows of a bucket; returns the number of clusters, of strays, and the bits of a slot."""
     found, stray = np.uint64(0), np.uint64(0)
-    bits = cleared(own.slots, size, bits)
+    bits = clear_table(own.slots, size, bits)
     for r in range(rows.starts.shape[0]):
         given = rows.words[r], rows.rest[r], rows.counts[r], rows.starts[r, 2 * b], rows.starts[r, 2 * b + 1]
         found, stray, bits = _group(*given, cluster, class_, own, found, stray, bits)
@@ -132,7 +132,7 @@ def _group_shared(rows, b, size, cluster, class_, own, bits, alone, lone):
     shift, none = clear_marks(own.marks, size), np.uint64(0)
     given = own.marks, shift, none, own.words, own.rest, own.counts, alone, lone
     kept, alone = separate(rows, b, cluster + class_, class_, *given)
-    bits = cleared(own.slots, np.int64(kept), bits)
+    bits = clear_table(own.slots, np.int64(kept), bits)
     counts = np.uint64(own.counts.ctypes.data) if own.counts.size else none
     given = np.uint64(own.words.ctypes.data), np.uint64(own.rest.ctypes.data), counts, np.int64(0), np.int64(kept)
     found, stray, bits = _group(*given, cluster, class_, own, none, none, bits)
@@ -162,8 +162,8 @@ def _group(words, rest, counts, start, stop, cluster, class_, own, found, stray,
             clusters[found, further + 1] = n
             clusters[found, further + 2] = n
             found += _ONE
-            if crowded(np.int64(found), slots, bits):
-                bits = grown(clusters, columns, np.int64(0), np.int64(found), slots, bits)
+            if is_crowded(np.int64(found), slots, bits):
+                bits = grow_table(clusters, columns, np.int64(0), np.int64(found), slots, bits)
             continue
         k = np.uint64(known)
         same = _equal_at(clusters, k, rest, first, columns, further)
@@ -177,7 +177,7 @@ def _group(words, rest, counts, start, stop, cluster, class_, own, found, stray,
     return found, stray, bits
 
 
-@inlined
+@inline
 def _equal_at(clusters, k, rest, first, start, stop):
     """Whether the further words from `start` to `stop` of a row equal those of cluster k's first row."""
     same = True
@@ -190,7 +190,7 @@ def _equal_at(clusters, k, rest, first, start, stop):
 def _merge_strays(count, class_, own, bits):
     """Merge the strays of one cluster and class, in place; returns the number of cells, and the bits of a slot."""
     strays, slots, columns, cells = own.strays, own.slots, len(class_), np.uint64(0)
-    more, bits = strays[:, 1:], cleared(slots, np.int64(count), bits)
+    more, bits = strays[:, 1:], clear_table(slots, np.int64(count), bits)
     for s in range(count):
         for c in range(columns + 2):
             strays[cells, np.uint64(c)] = strays[s, np.uint64(c)]
@@ -200,8 +200,8 @@ def _merge_strays(count, class_, own, bits):
         new = np.uint64(k == cells)
         strays[k, columns + 1] += n * (_ONE - new)
         cells += new
-        if crowded(np.int64(cells), slots, bits):
-            bits = grown(strays, columns, np.int64(0), np.int64(cells), slots, bits)
+        if is_crowded(np.int64(cells), slots, bits):
+            bits = grow_table(strays, columns, np.int64(0), np.int64(cells), slots, bits)
     return cells, bits
 
 
@@ -242,7 +242,7 @@ def _emit_strays(count, cluster, class_, packed, own, out, at, maxima):
     return at, maxima
 
 
-@inlined
+@inline
 def _emit(cells, i, column, classes, clusters, k, n, c, packed, out, at):
     """Write the cell in row i of an array, whose class follows `column` further words; its cluster is k."""
     rest = out.rest
@@ -334,7 +334,7 @@ def tally_classes(rows, others, start, stop, further, width, packed, bits, own, 
         if not singles + size:
             continue
         found, alone = np.uint64(0), np.uint64(0)
-        slot_bits = cleared(own.slots, singles + size, slot_bits)
+        slot_bits = clear_table(own.slots, singles + size, slot_bits)
         if lonely:
             found, alone, slot_bits = _group_shared_cells(rows, others, b, singles, further, own, slot_bits)
         elif singles:
@@ -383,12 +383,12 @@ def _group_singles(words, rest, counts, start, stop, further, own, found, bits):
         slots[place] = k
         classes[k, columns + 1] += word_at(counts, i) if counts else _ONE
         found += np.uint64(k == found)
-        if crowded(np.int64(found), slots, bits):
-            bits = grown(classes, columns, np.int64(0), np.int64(found), slots, bits)
+        if is_crowded(np.int64(found), slots, bits):
+            bits = grow_table(classes, columns, np.int64(0), np.int64(found), slots, bits)
     return found, bits
 
 
-@inlined
+@inline
 def _group_cells(others, b, further, width, packed, own, found, bits):
     """Group the other cells of a bucket as `_group_singles`."""
     columns, slots, classes, owners, cell = len(further), own.slots, own.classes, own.owners, np.uint64(0)
@@ -409,12 +409,12 @@ def _group_cells(others, b, further, width, packed, own, found, bits):
             owners[cell] = k
             cell += _ONE
             found += np.uint64(k == found)
-            if crowded(np.int64(found), slots, bits):
-                bits = grown(classes, columns, np.int64(0), np.int64(found), slots, bits)
+            if is_crowded(np.int64(found), slots, bits):
+                bits = grow_table(classes, columns, np.int64(0), np.int64(found), slots, bits)
     return found, bits
 
 
-@inlined
+@inline
 def _add_classes(count, further, own, out, listed, maxima):
     """Add up complete classes; returns how many have one row, the number of listed classes, and the sum of maxima."""
     columns, classes, once = len(further), own.classes, np.uint64(0)
@@ -434,7 +434,7 @@ def _add_classes(count, further, own, out, listed, maxima):
     return once, listed, maxima
 
 
-@inlined
+@inline
 def _add_cells(others, b, further, width, packed, bits, own, out, listed):
     """Count the other cells of complete classes by size, or list them; returns the number of listed cells."""
     columns, classes, owners, cell, bits = len(further), own.classes, own.owners, np.uint64(0), np.uint64(bits)

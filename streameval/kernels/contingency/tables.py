@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streameval.kernels.exact import Pair, add_pairs, divide_pairs, multiply_pairs, two_product, two_sum
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inline, jit
 from streameval.kernels.prefetch import word_at
 
 _MIX = np.uint64(0xD6E8FEB86659FD93)
@@ -38,23 +38,23 @@ def slots_for(starts: np.ndarray) -> np.ndarray:
     return np.empty(1 << max((2 * largest - 1).bit_length(), FIRST_BITS), np.int32)
 
 
-@inlined
-def hashed(word, rest, i, columns, bits):
+@inline
+def hash_to_slot(word, rest, i, columns, bits):
     """Slot of a key."""
     for c in range(columns):
         word = (word ^ (word >> _HALF)) * _MIX + rest[i, c]
     return np.int64(((word ^ (word >> _HALF)) * _MIX) >> np.uint64(64 - bits))
 
 
-@inlined
+@inline
 def hash_at(word, rest, first, columns, bits):
-    """As `hashed`; the further words are those from number `first` on at address `rest`."""
+    """As `hash_to_slot`; the further words are those from number `first` on at address `rest`."""
     for c in range(columns):
         word = (word ^ (word >> _HALF)) * _MIX + word_at(rest, first + c)
     return np.int64(((word ^ (word >> _HALF)) * _MIX) >> np.uint64(64 - bits))
 
 
-@inlined
+@inline
 def equal(table, at, rest, i, start, stop):
     """Whether the further words from `start` to `stop` of row i equal those stored in row `at` of the table."""
     same = True
@@ -63,11 +63,11 @@ def equal(table, at, rest, i, start, stop):
     return same
 
 
-@inlined
+@inline
 def find(word, rest, i, columns, keys, slots, bits):
     """The slot with a key's number, or the free slot where the number belongs."""
     mask = np.uint64((1 << bits) - 1)
-    at = np.uint64(hashed(word, rest, i, columns, bits))
+    at = np.uint64(hash_to_slot(word, rest, i, columns, bits))
     k = slots[at]
     while k >= 0 and not (keys[np.uint64(k), 0] == word and equal(keys, np.uint64(k), rest, i, 0, columns)):
         at = (at + np.uint64(1)) & mask
@@ -75,14 +75,14 @@ def find(word, rest, i, columns, keys, slots, bits):
     return at
 
 
-@inlined
+@inline
 def find_or_last(word, rest, i, columns, keys, last, slots, bits):
     """As `find`, and the key's number, which is `last` if the key is new; ``keys[last]`` must be the key itself.
 
     No branch depends on whether the key is new. That is faster if many keys have few rows.
     """
     mask = np.uint64((1 << bits) - 1)
-    at = np.uint64(hashed(word, rest, i, columns, bits))
+    at = np.uint64(hash_to_slot(word, rest, i, columns, bits))
     k = np.uint64(slots[at]) if slots[at] >= 0 else last
     while not (keys[k, 0] == word and equal(keys, k, rest, i, 0, columns)):
         at = (at + np.uint64(1)) & mask
@@ -90,7 +90,7 @@ def find_or_last(word, rest, i, columns, keys, last, slots, bits):
     return at, k
 
 
-@inlined
+@inline
 def write(word, rest, i, columns, keys, k):
     """Write the words of row i as key k."""
     keys[k, 0] = word
@@ -98,14 +98,14 @@ def write(word, rest, i, columns, keys, k):
         keys[k, np.uint64(1 + c)] = rest[i, np.uint64(c)]
 
 
-@inlined
-def crowded(keys, slots, bits):
+@inline
+def is_crowded(keys, slots, bits):
     """Whether a table with this many keys must grow."""
     return 4 * keys > (1 << bits) and (1 << bits) < slots.size
 
 
 @jit
-def cleared(slots, rows, bits):
+def clear_table(slots, rows, bits):
     """Clear the table for a bucket; it shrinks if the bucket has few rows. Returns the bits of a slot."""
     while bits > FIRST_BITS and (1 << bits) > 4 * rows:
         bits -= 1
@@ -114,7 +114,7 @@ def cleared(slots, rows, bits):
 
 
 @jit
-def grown(keys, columns, start, stop, slots, bits):
+def grow_table(keys, columns, start, stop, slots, bits):
     """Move the keys from `start` to `stop` to a larger table; returns the bits of a slot."""
     bits = bits + 2 if (4 << bits) <= slots.size else bits + 1
     slots[: 1 << bits] = -1
@@ -134,7 +134,7 @@ def number_keys(starts, words, rest, further, slots, keys, numbers, found):
     """
     columns, count, bits = len(further), np.uint64(0), np.int64(FIRST_BITS)
     for b in range(starts.size - 1):
-        first, bits = np.int64(count), cleared(slots, starts[b + 1] - starts[b], bits)
+        first, bits = np.int64(count), clear_table(slots, starts[b + 1] - starts[b], bits)
         for i in range(starts[b], starts[b + 1]):
             write(words[i], rest, i, columns, keys, count)
             found[count] = i
@@ -142,8 +142,8 @@ def number_keys(starts, words, rest, further, slots, keys, numbers, found):
             slots[at] = k
             numbers[i] = k
             count += np.uint64(k == count)
-            if crowded(np.int64(count) - first, slots, bits):
-                bits = grown(keys, columns, first, np.int64(count), slots, bits)
+            if is_crowded(np.int64(count) - first, slots, bits):
+                bits = grow_table(keys, columns, first, np.int64(count), slots, bits)
     return np.int64(count)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.exact import two_sum
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inline, jit
 from streameval.kernels.keyed.sorting import DIGIT, sort_bucket
 from streameval.kernels.prefetch import count_bits, float_at, lowest_bit, short_at, word_at
 from streameval.kernels.ranking import UNIT
@@ -30,14 +30,14 @@ WORDS = 1 << 16
 _WORD_BITS = np.uint64(16)
 
 
-@inlined
+@inline
 def _scratch():
     """Rows before and after each collected group, and positives after it, preceded by those before the first."""
     room = _GROUPS_AT_ONCE + 1
     return np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room + 1, np.int64)
 
 
-@inlined
+@inline
 def _add_up(groups, found, twice, sums):
     """Add the terms of the first groups to the sums; `twice` is twice the number of all negatives."""
     begin, end, hits = groups
@@ -115,7 +115,7 @@ def rank_buckets(rows, items, tallied, table, seen, above, twice, sums):
             rank_sorted(words[: items[b]], above, twice, sums)
 
 
-@inlined
+@inline
 def _gather(rows, b, out):
     """Copy the words of a bucket from all segments, as labelled words."""
     n = _ZERO
@@ -165,7 +165,7 @@ def _tally(rows, b, table, above, twice, sums, items, seen):
     above[0], above[1] = counted
 
 
-@inlined
+@inline
 def _collect(groups, found, counted, table, word):
     """Count and clear the entry of a word, which is a group if it has positives; `counted` are rows and positives."""
     begin, end, hits = groups

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit, step
+from streameval.kernels.jit import inline, jit, step
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import prefetch_at, word_at
 
@@ -57,7 +57,7 @@ class Addresses(NamedTuple):
     counts: np.ndarray
 
 
-@inlined
+@inline
 def size_of(rows, b):
     """Items of label 0 in bucket b."""
     size = np.int64(0)
@@ -187,7 +187,7 @@ def _slots(least: int) -> int:
     return 1 << max(3, (least - 1).bit_length())
 
 
-@inlined
+@inline
 def table_bits(slots):
     """Base-2 logarithm of the size of a table that holds `slots` slots; at least 3."""
     bits = 3
@@ -373,7 +373,7 @@ def tally_sizes(neg, pos, clusters, positives):
 
 
 @jit
-def undominated(lacking, top):
+def find_undominated(lacking, top):
     """Indices of the values that fewer than `top` earlier values equal or exceed, as an int64 array."""
     found = np.empty(lacking.size, np.int64)
     n = 0

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import compensated, two_sum
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.exact import add_compensated, two_sum
+from streameval.kernels.jit import inline, jit
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
@@ -30,7 +30,7 @@ _EACH = 1  # log2 of the mean number of items of a place
 _MASK, _BITS = np.uint32(DIGIT), np.uint32(8)
 
 
-@inlined
+@inline
 def _bit_length(value):
     """Number of bits of a number."""
     bits = 0
@@ -40,14 +40,14 @@ def _bit_length(value):
     return bits
 
 
-@inlined
+@inline
 def shift_of(items, spread):
     """By how many bits to shift numbers up to `spread`, so that each place gets about two of the items."""
     bits = min(max(2, _bit_length(np.uint64(items)) - _EACH), MOST_BITS)
     return np.uint64(max(0, _bit_length(spread) - bits))
 
 
-@inlined
+@inline
 def insert(words, a, b, low):
     """Sort the words from a to b by their bits from `low` on, stably, by insertion."""
     for i in range(a + 1, b):
@@ -58,7 +58,7 @@ def insert(words, a, b, low):
         words[at] = word
 
 
-@inlined
+@inline
 def sort_bucket(words, spare, a, b, shift, places):
     """Sort the 32-bit words from a to b stably by the 16 bits at `shift`, or few words by all bits from `shift` on.
 
@@ -97,7 +97,7 @@ def index_rows(words, rest, first, out):
         out[i * width + width - 1] = first + i
 
 
-@inlined
+@inline
 def _insert(rows, spare, a, b, column, width):
     """Sort the rows from a to b, which are equal in the columns before `column`, by insertion."""
     for i in range(a + 1, b):
@@ -212,7 +212,7 @@ def weigh_rows(rows, columns, middle, weights, sums, errors):
     for i in range(size):
         item = np.int64(rows[i * width + width - 1])
         side = np.int64(item >= middle)
-        totals[side], slips[side] = compensated(totals[side], slips[side], weights[item])
+        totals[side], slips[side] = add_compensated(totals[side], slips[side], weights[item])
         last = i + 1 == size
         for c in range(width - 1):
             last |= rows[i * width + c] != rows[min(i + 1, size - 1) * width + c]

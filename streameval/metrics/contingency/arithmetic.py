@@ -254,7 +254,7 @@ def mean_of(name: str, x: float, y: float) -> float:
     return means[name](x, y)
 
 
-def adjusted(values: Iterable[Value], warn_of: str | None = None) -> tuple[Value, Value]:
+def adjust(values: Iterable[Value], warn_of: str | None = None) -> tuple[Value, Value]:
     """Adjust for chance, (x − null) / (ceiling − null), for two ceilings.
 
     Parameters
@@ -266,7 +266,7 @@ def adjusted(values: Iterable[Value], warn_of: str | None = None) -> tuple[Value
 
     Examples
     --------
-    >>> adjusted([0.75, 0.5, 1.0, 0.5])
+    >>> adjust([0.75, 0.5, 1.0, 0.5])
     (0.5, inf)
     """
     actual, null, by_rows, by_cols = values

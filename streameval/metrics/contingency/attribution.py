@@ -27,7 +27,7 @@ from streameval.kernels.contingency.tables import positions
 from streameval.metrics.clusters import Worst
 from streameval.metrics.contingency.measures import CountedStatistics
 from streameval.metrics.protocol import ShardMetric
-from streameval.states.contingency.cells import Ids, numbered
+from streameval.states.contingency.cells import Ids, number_rows
 
 if TYPE_CHECKING:
     from streameval.budget import Budget
@@ -306,7 +306,7 @@ class Largest(ShardMetric["tuple[Members, ...]", "tuple[Members, ...]", "Conting
 
 def _sum_rows(group: Array, ids: Array, counts: Array) -> tuple[Array, Array, Array]:
     """Cells, each once, with the sum of the counts of their rows."""
-    numbers, first = numbered(np.array([0, group.size]), group.astype(np.uint64), ids, ids.shape[1])
+    numbers, first = number_rows(np.array([0, group.size]), group.astype(np.uint64), ids, ids.shape[1])
     rows = np.zeros(first.size, np.int64)
     np.add.at(rows, numbers, counts)
     return group[first], ids[first], rows

@@ -27,7 +27,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from streameval.errors import DataError, OptionError
-from streameval.metrics.contingency.arithmetic import Value, adjusted
+from streameval.metrics.contingency.arithmetic import Value, adjust
 from streameval.metrics.contingency.catalogue import (
     GROWS,
     MEASURES,
@@ -234,7 +234,7 @@ class _Name(NamedTuple):
         measure = measure_by_name(name)
 
         def function(facts: TableStatistics) -> Value:
-            return adjusted(map(measure.function, (facts, null_statistics(facts, model), *ceilings(facts))))
+            return adjust(map(measure.function, (facts, null_statistics(facts, model), *ceilings(facts))))
 
         function.__doc__ = f"{name}, adjusted for chance: (x − null) / (ceiling − null).\n\n{measure.function.__doc__}"
         return Measure(
@@ -286,7 +286,7 @@ def clustering_metrics(patterns: Iterable[str]) -> tuple[ClusteringMetric, ...]:
             known = _variant_names() if "/" in pattern else clustering_metric_names()
             names = [name for name in known if fnmatchcase(name, pattern)]
         else:
-            names = _expanded(pattern)
+            names = _expand_names(pattern)
         chosen.update((name, clustering_metric(name)) for name in names)
     return tuple(chosen.values())
 
@@ -294,7 +294,7 @@ def clustering_metrics(patterns: Iterable[str]) -> tuple[ClusteringMetric, ...]:
 @lru_cache(maxsize=1)
 def clustering_metric_names() -> tuple[str, ...]:
     """Every name that a glob can match: the defaults, then those computed on request."""
-    others = (name for measure in _ORDER if measure not in _DEFAULTS for name in _expanded(measure))
+    others = (name for measure in _ORDER if measure not in _DEFAULTS for name in _expand_names(measure))
     return (*_DEFAULTS, *others)
 
 
@@ -306,10 +306,10 @@ def _variant_names() -> tuple[str, ...]:
         taken = [option for option in ("model", "normalize", "mean", "standardize") if MEASURES[measure].takes(option)]
         choices = product(*([word for word, (option, _) in _OPTION_WORDS.items() if option == name] for name in taken))
         spelled += ["/".join([measure, *words]) for words in choices if words]
-    return tuple(name for variant in spelled for name in _expanded(variant))
+    return tuple(name for variant in spelled for name in _expand_names(variant))
 
 
-def _expanded(name: str) -> list[str]:
+def _expand_names(name: str) -> list[str]:
     """Names of the values of a measure, or the name itself if it is one number."""
     if name in _DEFAULTS:
         return [name]

@@ -149,7 +149,7 @@ class CountedStatistics:
     @cached_property
     def bcubed(self) -> tuple[Number, Number]:
         """Σ n²/c and Σ n²/r, in fixed point of 2^-104 for exact counts."""
-        return _divided(self.summary.cluster_squares), _divided(self.summary.class_squares)
+        return _divide_squares(self.summary.cluster_squares), _divide_squares(self.summary.class_squares)
 
     @property
     def maxima(self) -> Number:
@@ -163,7 +163,7 @@ class CountedStatistics:
         return known[0] if known is not None and known[0] == known[1] else self.solve()
 
 
-def _divided(squares: Mapping[Number, Number]) -> Number:
+def _divide_squares(squares: Mapping[Number, Number]) -> Number:
     """Σ of squares / size: of floats, or of numbers rounded down to a multiple of 2^-104."""
     if any(isinstance(square, float) for square in squares.values()):
         return math.fsum(square / size for size, square in squares.items())

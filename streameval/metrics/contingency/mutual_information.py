@@ -88,7 +88,7 @@ def entropies(summary: Summary) -> Entropies:
     if summary.cells.values.dtype.kind == "f":
         return _float_entropies(summary)
     unit = _common_denominator(summary.cells, summary.classes, summary.clusters)
-    parts = [_scaled(h, unit) for h in (summary.cells, summary.classes, summary.clusters)]
+    parts = [_scale(h, unit) for h in (summary.cells, summary.classes, summary.clusters)]
     total = int(summary.total * unit)
     sizes = {total}.union(*parts)
     trivial = 1 in summary.shape or total == 0
@@ -151,7 +151,7 @@ def _common_denominator(*histograms: Sizes) -> int:
     return math.lcm(*(Fraction(v).denominator for h in histograms for v in h.values.tolist()))
 
 
-def _scaled(histogram: Sizes, unit: int) -> dict[int, int]:
+def _scale(histogram: Sizes, unit: int) -> dict[int, int]:
     if unit == 1 and histogram.values.dtype.kind == "i":
         return dict(zip(histogram.values.tolist(), histogram.times.tolist(), strict=True))
     return {int(size * unit): times for size, times in histogram.pairs()}

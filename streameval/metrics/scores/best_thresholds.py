@@ -21,7 +21,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import NO_POSITIVES, NO_ROWS, NO_WEIGHT, Metric
-from streameval.metrics.scores.sums import SLACK, best_share, counted, open_corners, outward
+from streameval.metrics.scores.sums import SLACK, best_share, is_counted, open_corners, outward
 from streameval.results import Scalar
 from streameval.wording import format_number
 
@@ -171,7 +171,7 @@ class CostMin(Metric[Scalar, "ScorePart", "_Best | None", "State"]):
         fp, fn = self._costs
         unit = math.lcm(fp.denominator, fn.denominator)
         of_fp, of_fn = int(fp * unit), int(fn * unit)
-        if not counted(part.total) or of_fp * part.total.n + of_fn * part.total.p >= _LARGEST:
+        if not is_counted(part.total) or of_fp * part.total.n + of_fn * part.total.p >= _LARGEST:
             cost = self.fp * false.astype(float) - self.fn * true.astype(float)
         else:
             cost = of_fp * false - of_fn * true

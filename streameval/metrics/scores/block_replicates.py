@@ -47,7 +47,7 @@ from streameval.metrics.scores.cut_bins import (
 from streameval.metrics.scores.ranking import GRID_CHECK
 from streameval.metrics.scores.sums import BITS, RankSums
 from streameval.states.scores.blocks import sum_blocks
-from streameval.states.scores.types import compared
+from streameval.states.scores.types import round_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -195,7 +195,7 @@ class BlockReplicates:
     def beyond(self, threshold: float) -> Mapping[str, Array]:
         """What the blocks hold of rows that score at or above a threshold; of its bin the share above it."""
         low, high = self.state.scores
-        threshold = float(compared(threshold, self.state.spec.type))
+        threshold = float(round_thresholds(threshold, self.state.spec.type))
         above = int(np.searchsorted(low, threshold))  # the first bin that is above as a whole
         found = self.state.measure[above:].sum(axis=0).astype(np.float64)
         if above and high[above - 1] >= threshold:
@@ -221,7 +221,7 @@ class BlockReplicates:
         edges = np.flatnonzero(np.diff(whole, prepend=False, append=False)).reshape(-1, 2)
         spans = tuple((int(shortest[a]), int(shortest[b - 1])) for a, b in edges.tolist())
         thresholds = [value.threshold for value in values if value.threshold is not None]
-        cuts = tuple(sorted(set(compared(thresholds, state.spec.type).tolist())))
+        cuts = tuple(sorted(set(round_thresholds(thresholds, state.spec.type).tolist())))
         [groups] = exact([GroupsNear(state.shift, spans, cuts, finer=state.spec.longer > 0)])
         return replace(self, cut=CutBins.of(state, groups, near, self.count))
 

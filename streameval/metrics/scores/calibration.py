@@ -54,7 +54,7 @@ from streameval.kernels.calibration import drift_counts, pool_counts, pool_weigh
 from streameval.kernels.ranking import running
 from streameval.metrics.protocol import Basis, Metric, Partials
 from streameval.metrics.scores.scoring_rules import BrierScore, Probabilities, missing, present, spread
-from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, integers, mean, sum_of, total
+from streameval.metrics.scores.sums import BITS, dot, exact_sum, integers, is_counted, mean, sum_of, total
 from streameval.results import Scalar
 from streameval.states.scores.parts import ScorePart, leading
 
@@ -231,7 +231,7 @@ class ReliabilityBins(Metric["dict[int, Cell]", "ScorePart", "dict[int, Cell] | 
         else:
             first, last = self._of_scores(found.low), self._of_scores(found.high)
         sure = first == last
-        cells = defaultdict(lambda: Cell(0, 0, 0 if counted(part.total) else 0.0), exact)
+        cells = defaultdict(lambda: Cell(0, 0, 0 if is_counted(part.total) else 0.0), exact)
         for i, g in _spans(np.where(sure, first, -1)):
             if i >= 0:
                 n, p = part.n[g].astype(float), part.p[g].astype(float)
@@ -358,7 +358,7 @@ class Drift(Basis["ScorePart", "_Sums | None"]):
         probabilities = Probabilities.of(part)
         if probabilities is None:
             return None
-        if counted(part.total):
+        if is_counted(part.total):
             rows = drift_counts(part.n, part.p, probabilities.middle).tolist()
             last, least, most = ((high << 64 | low) - (high >> 63 << 128) for high, low in rows)
         else:

@@ -72,7 +72,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.metrics.protocol import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT, WEIGHTED, Basis, Metric
 from streameval.metrics.scores.ranking import RocAuc
-from streameval.metrics.scores.sums import OfRankings, counted, gain_sums, outward, rounding, sum_of, total
+from streameval.metrics.scores.sums import OfRankings, gain_sums, is_counted, outward, rounding, sum_of, total
 from streameval.results import Scalar
 from streameval.states.protocol import Totals
 from streameval.states.scores.parts import ScorePart, known
@@ -206,7 +206,7 @@ class GainSums(Basis["ScorePart", "Kept | None"]):
         keep = kept_groups(part, points)
         if part.exact or points >= part.total.rows:
             return Kept(*gain_sums(part, keep))
-        if not counted(part.total):
+        if not is_counted(part.total):
             return None
         if not part.open[keep - 1]:
             return Kept(*gain_sums(part, keep))
@@ -217,8 +217,8 @@ def cut_sums(part: ScorePart, at: int, points: int) -> Kept:
     """Sums over the groups above open bin `at`, which is cut."""
     sums = gain_sums(part, at)
     n, p, need = part.n[at].item(), part.p[at].item(), points - int(part.rows[:at].sum())
-    share = need if counted(part.total) else need / int(part.rows[at]) * (n + p)
-    least = need if counted(part.total) else 0.0 if sums[2] else _LEAST * (n + p)
+    share = need if is_counted(part.total) else need / int(part.rows[at]) * (n + p)
+    least = need if is_counted(part.total) else 0.0 if sums[2] else _LEAST * (n + p)
     return Kept(*sums, sum_of(part.p[:at]), Cut(n, p, share, least))
 
 
@@ -283,13 +283,13 @@ def cut_bounds(kept: Kept, N: float, P: float, *, ratio: bool) -> tuple[float, f
     gained = share * share * p
     proportional = value(share, Fraction(gained, n + p) if isinstance(gained, int) else gained / (n + p))
     lower, upper = (
-        choose(divided(*f(c)) for c in _candidates(f, first, n + p, (turn, P - above)))
+        choose(divide(*f(c)) for c in _candidates(f, first, n + p, (turn, P - above)))
         for choose, f, turn in ((min, least, n), (max, most, p))
     )
-    return divided(*proportional), lower, upper
+    return divide(*proportional), lower, upper
 
 
-def divided(top: float, bottom: float) -> float:
+def divide(top: float, bottom: float) -> float:
     """A quotient; NaN where weights vanish."""
     return float(top / bottom) if bottom > 0 else math.nan
 
@@ -382,7 +382,7 @@ class Agc(Metric[Scalar, "ScorePart", "tuple[float, float] | Kept | None", "Stat
 
         Only without a truncation, and for counts: with weights the digits of A − R would cancel.
         """
-        return self.truncate == 1 and counted(measure)
+        return self.truncate == 1 and is_counted(measure)
 
     def basis(self, part: ScorePart) -> GainSums | RocAuc:
         """The pairs won, which `roc_auc` shares, or the sums that ``agc`` and ``agc_ratio`` share."""
@@ -434,12 +434,12 @@ class Agc(Metric[Scalar, "ScorePart", "tuple[float, float] | Kept | None", "Stat
         return np.minimum(1.0, values)
 
 
-def truncated(truncate: Sequence[float]) -> tuple[Agc, ...]:
+def truncate_areas(truncate: Sequence[float]) -> tuple[Agc, ...]:
     """`agc` and `agc_ratio` for each truncation, each once.
 
     Examples
     --------
-    >>> [metric.name for metric in truncated((0.01, 200))]
+    >>> [metric.name for metric in truncate_areas((0.01, 200))]
     ['agc@0.01', 'agc_ratio@0.01', 'agc@200', 'agc_ratio@200']
     """
     return tuple(Agc(share, ratio) for share in dict.fromkeys(truncate) for ratio in (False, True))
@@ -495,7 +495,7 @@ def _area(rows: Array, weights: Array, share: float, single: Array) -> float:
     kept, gained = (np.append(side[:at], side[at] * part) for side in (neg + pos, pos))
     area = float((kept * (2 * (np.cumsum(gained) - gained) + gained)).sum())
     weight = float(kept.sum())
-    return divided(*quotient((area, weight * weight - area, weight), float(neg.sum()), float(pos.sum()), ratio=False))
+    return divide(*quotient((area, weight * weight - area, weight), float(neg.sum()), float(pos.sum()), ratio=False))
 
 
 NO_ROWS = "no rows in the sample; draw more (--sample)"
@@ -639,7 +639,7 @@ def bounds(bins: ScorePart, points: int) -> tuple[float, float, float]:
     else:
         kept = Kept(*gain_sums(bins, at + 1))
         shifts = (0, -kept.doubt, kept.doubt)
-        value, lower, upper = (divided(*quotient(kept.shifted(shift), N, P, ratio=False)) for shift in shifts)
+        value, lower, upper = (divide(*quotient(kept.shifted(shift), N, P, ratio=False)) for shift in shifts)
     if not bins.total.weighted:
         return value, lower, upper
     return min(1.0, value), *outward(min(lower, value), max(upper, value), least=-math.inf)

@@ -69,7 +69,7 @@ class Fragment(NamedTuple):
         return Fragment(self.group, *(mine + theirs for mine, theirs in zip(self[1:], other[1:], strict=True)))
 
 
-def merged(fragments: Iterable[Fragment]) -> list[Fragment]:
+def merge_cut_groups(fragments: Iterable[Fragment]) -> list[Fragment]:
     """The groups that were cut."""
     rows = sorted(fragments, key=lambda each: each.group)
     return [reduce(Fragment.merge, same) for _, same in groupby(rows, key=lambda each: each.group)]
@@ -244,7 +244,9 @@ class GroupDeciles(Metric[Scalar, "GroupPart", "tuple[Spread, tuple[Fragment, ..
 
     def combine(self, partials: Sequence[tuple[Spread, tuple[Fragment, ...]]], state: State) -> Scalar:
         """The mean with the deciles."""
-        values = (value_of(self.inner, each) for each in merged(f for _, several in partials for f in several))
+        values = (
+            value_of(self.inner, each) for each in merge_cut_groups(f for _, several in partials for f in several)
+        )
         own = self._seen(np.array([value for value in values if value is not None], np.int64))
         words, counts, _ = Spread.joined([*(spread for spread, _ in partials), own])
         return _with_deciles(self.mean, words[[self._at(rank, words, np.cumsum(counts)) for rank in self.ranks]])
@@ -342,7 +344,7 @@ class GroupMean(Metric["Scalar | GroupDeciles", "GroupPart", "_Sums", "State"]):
 
     def combine(self, partials: Sequence[_Sums], state: State) -> Scalar | GroupDeciles:
         """The sum of values over the sum of weights with the deciles, or what finds these in a second look."""
-        cut = [self._alone(each) for each in merged(f for part in partials for f in part.fragments)]
+        cut = [self._alone(each) for each in merge_cut_groups(f for part in partials for f in part.fragments)]
         (total, weight, groups, without, rows), spread, _ = _Sums.joined([*partials, *cut])
         value = Scalar.undefined(self.name, "no group has both classes")
         if weight:

@@ -33,7 +33,7 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.sampling import draw_smallest
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.estimates import Estimate, at_end
-from streameval.metrics.finalize import computed
+from streameval.metrics.finalize import compute_metrics
 from streameval.metrics.protocol import OUTSIDE, Entry, Metric, Sizes, class_counts
 from streameval.metrics.scores.cut_bins import Rows
 from streameval.metrics.scores.operating_points import OperatingPoint
@@ -342,7 +342,7 @@ class LabelSample(Small):
                 moved[h] += side
                 positive = moved[self.stratum]
                 rows = self._weighted(np.stack((whole * (1 - positive), whole * positive)))
-                ends.append(np.array([value.value for value in computed(rows, metrics)]))
+                ends.append(np.array([value.value for value in compute_metrics(rows, metrics)]))
             slopes[:, h] = (ends[0] - ends[1]) / (2 * step)
         return slopes
 
@@ -363,7 +363,7 @@ class LabelSample(Small):
         others, every = self._factors
         sums = (positives.sum(axis=0) - positives) * others + positives.sum(axis=0) * every
         replicates = np.where(sizes.counts["rows"] > 0, sums.sum(axis=1) / self.rows, math.nan)
-        value = self.estimate(metric, computed(self.whole, [metric])[0])
+        value = self.estimate(metric, compute_metrics(self.whole, [metric])[0])
         value = replace(value, rows=self.rows, positives=None)
         return self.refined([Estimate(value, replicates, sizes, "logit")], [metric])[0].scalar_with(level)
 

@@ -31,7 +31,7 @@ from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.cluster_sizes import SizeTable
 from streameval.states.grouped.builder import LabelledGroups
 from streameval.states.keyed.ids import identify
-from streameval.states.scores.types import compared, decode, rank_keys
+from streameval.states.scores.types import decode, rank_keys, round_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -378,7 +378,7 @@ def read_cells(grouped: TaggedGroups, labelled: Array, budget: Budget | None) ->
 
 def _keys_of(thresholds: Sequence[float], kind: str) -> Array:
     """The key of the lowest score that reaches each threshold."""
-    values = compared(list(thresholds), kind)
+    values = round_thresholds(list(thresholds), kind)
     if kind in ("f4", "f8"):
         return rank_keys(values.astype(kind), kind)
     scale, dtype = (100 if kind == "d2" else 1), np.dtype("i8" if kind == "d2" else kind)

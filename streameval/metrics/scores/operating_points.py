@@ -35,7 +35,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import NO_POSITIVES, NO_ROWS, NO_WEIGHT, NOTHING_FLAGGED, ONE_CLASS, WEIGHTED, Metric
-from streameval.metrics.scores.sums import best_share, counted, deepest, limit, open_corners, outward, rounding
+from streameval.metrics.scores.sums import best_share, deepest, is_counted, limit, open_corners, outward, rounding
 from streameval.results import Scalar
 from streameval.wording import format_number
 
@@ -341,7 +341,7 @@ def _bound_rows(point: OperatingPoint, part: ScorePart) -> Scalar:
     at = min(int(np.searchsorted(np.cumsum(part.rows), due)), part.n.size - 1)
     p, n, hidden = part.p[at].item(), part.n[at].item(), bool(part.open[at])
     T, F = (true[at] - p).item(), (false[at] - n).item()
-    if not counted(part.total) and (hidden or not T + F + p + n):
+    if not is_counted(part.total) and (hidden or not T + F + p + n):
         return Scalar.undefined(point.name, WEIGHTED if hidden else NO_WEIGHT)
     value, threshold = point.value(T + p, F + n, part.total), part.score(at)
     if not hidden:

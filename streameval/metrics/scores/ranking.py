@@ -49,7 +49,7 @@ from streameval.kernels.ranking import delong_counts, running
 from streameval.metrics.protocol import NO_POSITIVES, ONE_CLASS, Metric
 from streameval.metrics.scores import sums
 from streameval.metrics.scores.scoring_rules import spread
-from streameval.metrics.scores.sums import SLACK, OfRankings, counted, exact_sum, outward, total
+from streameval.metrics.scores.sums import SLACK, OfRankings, exact_sum, is_counted, outward, total
 from streameval.results import Scalar
 from streameval.states.scores.parts import RankedPart, ScorePart
 from streameval.states.scores.types import halved
@@ -99,7 +99,7 @@ class DeLong(Metric[Scalar, "ScorePart", tuple[float, float, float, float], "Sta
         before, whole = part.before, part.total
         if not whole.n or not whole.p:
             return 0, 0, 0, 0
-        if counted(whole):
+        if is_counted(whole):
             drops = _dropped(whole.n), _dropped(whole.p)
             found = delong_counts(part.n, part.p, before.n, before.p, whole.p, *drops).tolist()
             a, aa, b, bb = (high << 64 | low for high, low in zip(found[::2], found[1::2], strict=True))
@@ -114,7 +114,7 @@ class DeLong(Metric[Scalar, "ScorePart", tuple[float, float, float, float], "Sta
         total = state.totals()
         if min(total.neg, total.pos) < 2:
             return Scalar.undefined(self.name, "fewer than two rows of a class")
-        whole = counted(total)
+        whole = is_counted(total)
         sums = [sum(column) if whole else math.fsum(column) for column in zip(*partials, strict=True)]
         variance = 0.0
         for size, other, first, second in ((total.p, total.n, *sums[:2]), (total.n, total.p, *sums[2:])):
@@ -208,7 +208,7 @@ def _columns(part: ScorePart) -> tuple[Array, Array, Array, Array]:
 
 def _is_exact(part: ScorePart) -> bool:
     """Whether Σ p·precision is computed as from distinct scores: also from counts if no open bin has positives."""
-    return part.exact or (counted(part.total) and not part.p[part.open].any())
+    return part.exact or (is_counted(part.total) and not part.p[part.open].any())
 
 
 def _precisions(part: ScorePart, exact: Array, lower: Array, upper: Array) -> tuple[float, float, float]:
@@ -453,7 +453,7 @@ class PartialAuc(Metric[Scalar, "ScorePart", tuple[float, float, float], "State"
         n, p = part.n, part.p
         bound = self._share(part.total) * part.total.n
         false, true = part.sums
-        keep = int(np.searchsorted(false, int(bound) if counted(part.total) else bound, side="right"))
+        keep = int(np.searchsorted(false, int(bound) if is_counted(part.total) else bound, side="right"))
         before = true - p
         tied = 2 * before + p
         ends = (np.where(part.open, end, tied) for end in (2 * before, 2 * true))
@@ -469,7 +469,7 @@ class PartialAuc(Metric[Scalar, "ScorePart", tuple[float, float, float], "State"
 
     def _share(self, measure: Totals) -> Fraction | float:
         """The limit, exact where rows are counted."""
-        return Fraction(str(float(self.most))) if counted(measure) else self.most
+        return Fraction(str(float(self.most))) if is_counted(measure) else self.most
 
     def combine(self, partials: Sequence[tuple[float, float, float]], state: State) -> Scalar:
         """Standardise the area."""
@@ -478,7 +478,7 @@ class PartialAuc(Metric[Scalar, "ScorePart", tuple[float, float, float], "State"
         if not N or not P:
             return Scalar.undefined(self.name, ONE_CLASS)
         areas = (
-            sum(map(Fraction, side)) if counted(measure) else math.fsum(side) for side in zip(*partials, strict=True)
+            sum(map(Fraction, side)) if is_counted(measure) else math.fsum(side) for side in zip(*partials, strict=True)
         )
         lower, value, upper = (float((1 + (area / (2 * N * P) - f * f / 2) / (f - f * f / 2)) / 2) for area in areas)
         return spread(self.name, (lower, value, upper))

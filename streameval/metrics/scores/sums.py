@@ -2,7 +2,7 @@
 
 Counts are int64 arrays; their sums are integers of any size, which a metric divides once. Weights are float64 arrays;
 their sums carry rounding errors, below `rounding` relative to 1. A metric that treats the two in different ways asks
-`counted` or `integers`.
+`is_counted` or `integers`.
 
 Notation: a group has p positives and n negatives, u = p + n; T and F are the positives and negatives before it, of P
 and N in all.
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.kernels import ranking
-from streameval.kernels.exact import HELD, integer, joined_halves
+from streameval.kernels.exact import HELD, integer, join_halves
 from streameval.kernels.pieces import AFTER, AREA, BOTH, TERMS, WORDS, mean_words
 from streameval.states.scores.parts import RankedPart, ScorePart, total_weight
 
@@ -41,14 +41,14 @@ SLACK = 1e-14  # bounds the rounding error of a value in [0, 1], generously
 _TOLERANCE = 1e-12  # relative, of a sum of weights that is compared with a limit
 
 
-def counted(measure: Totals) -> bool:
+def is_counted(measure: Totals) -> bool:
     """Whether the measure is the number of rows, so that sums are exact."""
     return not measure.weighted
 
 
 def rounding(measure: Totals) -> float:
     """Bound of the rounding error of a value in [0, 1] that is computed from sums of this measure."""
-    return 0.0 if counted(measure) else SLACK
+    return 0.0 if is_counted(measure) else SLACK
 
 
 def outward(
@@ -88,7 +88,7 @@ def pairs_won(part: ScorePart | RankedPart) -> float:
     if integers(part.n):
         below = part.total.n - part.before.n
         if part.total.p < HELD:
-            return joined_halves(ranking.area_counts(part.n, part.p, below))
+            return join_halves(ranking.area_counts(part.n, part.p, below))
         won: int = (part.p.astype(object) * (2 * (part.total.n - part.sums[0]) + part.n)).sum()
         return won
     return 2.0 * part.ranked[0]
@@ -131,7 +131,7 @@ def precision_sum(part: ScorePart | RankedPart, *, trapezoid: bool) -> float:
         if part.total.p < HELD:
             scratch = np.empty((4, ranking.GROUPS_AT_ONCE), np.int64)
             given = part.n, part.p, part.before.n, part.before.p, trapezoid, scratch
-            found: int = joined_halves(ranking.precision_counts(*given))
+            found: int = join_halves(ranking.precision_counts(*given))
         else:
             false, true = part.sums
             rates = _shares(true, false) + (_shares(true - part.p, false - part.n) if trapezoid else 0)

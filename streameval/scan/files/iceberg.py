@@ -250,18 +250,18 @@ def _columns(schema: Schema, mapping: NameMapping | None) -> tuple[TableNames, t
     columns += tuple((path, Constant(None, kind, fallback=True)) for path, kind in later)
     by_id = index_name_by_id(schema)
     names = TableNames((number, name) for number, name in by_id.items())
-    paths = {name: name for name in by_id.values()} if mapping is None else dict(_mapped(mapping.root, by_id))
+    paths = {name: name for name in by_id.values()} if mapping is None else dict(_map_names(mapping.root, by_id))
     names.update(paths.items())
     return names, columns
 
 
-def _mapped(fields: Sequence[MappedField], by_id: Mapping[int, str], above: str = "") -> Iterator[tuple[str, str]]:
+def _map_names(fields: Sequence[MappedField], by_id: Mapping[int, str], above: str = "") -> Iterator[tuple[str, str]]:
     """The paths that a name mapping has for columns and fields in files, with their names in the table."""
     for field in fields:
         for name in field.names:
             if field.field_id is not None and field.field_id in by_id:
                 yield above + name, by_id[field.field_id]
-            yield from _mapped(field.fields, by_id, f"{above}{name}.")
+            yield from _map_names(field.fields, by_id, f"{above}{name}.")
 
 
 class _Deletes:

@@ -31,10 +31,10 @@ from streameval.errors import CorruptFileError, DataError, MissingInputError, Sc
 from streameval.scan.faults import READ_ERRORS, other_format, reason, unreadable
 from streameval.scan.files import iceberg
 from streameval.scan.files.tables import HIVE_NULL, Tables, live_files, rewriting_versions
-from streameval.scan.files.uris import Uri, local_path, shown
+from streameval.scan.files.uris import Uri, local_path, mask_uri
 from streameval.scan.files.walk import DELTA, ICEBERG, Entry, LocalTree, Tree, recognise, summaries, tree_of
 from streameval.scan.pieces import Constant
-from streameval.wording import unescaped, visible
+from streameval.wording import unescape, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -128,8 +128,8 @@ class File:
         constants = dict(self.constants)
         for parent in self.origin.split("/")[:-1]:
             key, given, value = parent.partition("=")
-            if given and (key := unescaped(key)) not in constants:
-                text = None if value == HIVE_NULL else unescaped(value)
+            if given and (key := unescape(key)) not in constants:
+                text = None if value == HIVE_NULL else unescape(value)
                 found = hive.setdefault(key, Constant(text, pa.string(), typed=False, fallback=True))
                 if found.value != text:
                     both = f"the path gives the key {key!r} two values, {found.value} and {text}"
@@ -239,7 +239,7 @@ def locate(text: str, tables: Tables | None = None) -> list[File]:
         If a symbolic link leads back to a directory above it, a directory belongs to a table format other than Delta,
         or the path is a store.
     """
-    tables, name = tables or Tables(), shown(text)
+    tables, name = tables or Tables(), mask_uri(text)
     if text.startswith(iceberg.CATALOG):
         return of_iceberg(iceberg.open_table(text, {}, name), tables)
     where = _open(text)
@@ -379,7 +379,7 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
     if base is None and not where.pattern:
         raise MissingInputError(f"{name}: no such file or directory; check the path")
     if base and not where.pattern:
-        base = _unlinked(base, tree)
+        base = _follow_link(base, tree)
     if base and not where.pattern and iceberg.METADATA.fullmatch(base.path):
         return of_iceberg(_open_iceberg(where, base.path, text, name), tables, name)
     matches = list(_glob(tree, base, where.pattern)) if base else []
@@ -430,7 +430,7 @@ def _nothing(where: _Place, matches: Sequence[str], deltas: Sequence[str], other
     return "the directory holds no Parquet files (hidden and temporary files do not count)"
 
 
-def _unlinked(base: Entry, tree: Tree) -> Entry:
+def _follow_link(base: Entry, tree: Tree) -> Entry:
     """The named directory or file; if it is a link to a Hive partition, the partition itself."""
     folder, real = (base.path, base.real) if base.is_dir else map(posixpath.dirname, (base.path, base.real))
     leads_to_partition = root_of(folder) == folder and root_of(real) != real

@@ -29,7 +29,7 @@ from streameval.scan.files.uris import URI_OPTIONS, Uri
 from streameval.scan.files.walk import DELTA, HUDI, ICEBERG, Tree
 from streameval.scan.nested import TableNames, fields_below
 from streameval.scan.pieces import Constant
-from streameval.wording import unescaped
+from streameval.wording import unescape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -169,7 +169,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
         table = deltalake.DeltaTable(uri, version=version, storage_options=dict(options) or None)
         actions = pa.table(table.get_add_actions())
         schema = pa.schema(table.schema().to_arrow())
-        deleted = _deleted(table)
+        deleted = _read_deleted(table)
     except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
         which = "its log" if version is None else f"version {version} in its log"
         raise CorruptFileError(f"{name}: a Delta table, but {which} cannot be read: {reason(error)}") from error
@@ -181,7 +181,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
     for row in actions.to_pylist():
         values = row.get("partition") or {}
         constants = tuple((kind.name, Constant(values[kind.name], kind.type)) for kind in kinds)
-        path = unescaped(row["path"])
+        path = unescape(row["path"])
         if "://" in path or path.startswith("/"):
             raise DataError(
                 f"{name}: a shallow clone, which names files of another Delta table ({path}); name that one or copy it"
@@ -234,14 +234,14 @@ def as_uri(table: deltalake.DeltaTable) -> tuple[str, int] | None:
         return None
     text = table.table_uri.rstrip("/")
     if text.startswith("file://"):
-        return unescaped(text.removeprefix("file://")), table.version()
+        return unescape(text.removeprefix("file://")), table.version()
     options = table._storage_options or {}  # noqa: SLF001 - no other way to its credentials
     carried = {key: value for key, value in options.items() if key.upper() in URI_OPTIONS}
     uri = Uri.parse(text)
     return text if uri is None else uri.with_storage(carried), table.version()
 
 
-def _deleted(table: deltalake.DeltaTable) -> dict[str, bytes]:
+def _read_deleted(table: deltalake.DeltaTable) -> dict[str, bytes]:
     """Bits of the deleted rows, for every file that has any; see `LiveFile`."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from streameval.errors import OptionError, masked
+from streameval.errors import OptionError, mask_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -174,7 +174,7 @@ def _secret_end(text: str, scheme: str, rest: str) -> int | None:
     likely = [end for end in ends if _BUCKET.match(rest, end)]
     if len(likely) > 1 and likely[0] - start <= _USUAL:
         raise OptionError(
-            f"{masked(text)}: the secret may end at more than one @; give the credentials in the environment "
+            f"{mask_credentials(text)}: the secret may end at more than one @; give the credentials in the environment "
             f"({_KEY_ID}, {_SECRET})"
         )
     return next(iter(likely or ends[-1:]), None)
@@ -196,14 +196,14 @@ def local_path(text: str) -> Path:
     return path.absolute()
 
 
-def shown(text: str) -> str:
+def mask_uri(text: str) -> str:
     """A path or URI for messages, without credentials and options.
 
-    >>> shown("s3://key:secret@bucket/scores/*.parquet?region=eu-west-1")
+    >>> mask_uri("s3://key:secret@bucket/scores/*.parquet?region=eu-west-1")
     's3://bucket/scores/*.parquet'
     """
     try:
         uri = Uri.parse(text)
     except OptionError as error:
-        return masked(text) if _UNQUOTED.search(text) is None else str(error).partition(":…")[0]
+        return mask_credentials(text) if _UNQUOTED.search(text) is None else str(error).partition(":…")[0]
     return text if uri is None else uri.name

@@ -185,7 +185,7 @@ class LocalTree(Tree):
             links: list[str] = []
             yield from self._plain(start, entered, links)
             for path in sorted(links):
-                entry = self._followed(path)
+                entry = self._follow(path)
                 if not entry.is_dir:
                     yield entry
                 elif entry.real not in entered:
@@ -197,7 +197,7 @@ class LocalTree(Tree):
         """Entries of a directory that match a pattern; hidden names only if the pattern spells what hides them."""
         with os.scandir(directory.path) as listed:
             found = [(item.path, item.is_symlink()) for item in listed if _shows(pattern, item.name)]
-        return [self._followed(path) if linked else self._existing(path) for path, linked in found]
+        return [self._follow(path) if linked else self._existing(path) for path, linked in found]
 
     def _existing(self, path: str) -> Entry:
         """The entry of a path that a listing has just returned."""
@@ -232,7 +232,7 @@ class LocalTree(Tree):
                         self._note_iceberg(entry)
                         yield entry
 
-    def _followed(self, path: str) -> Entry:
+    def _follow(self, path: str) -> Entry:
         """The target of a link; raises `DataError` if the link lies inside its target."""
         entry = self._existing(path)
         inside = f"{entry.real.rstrip('/')}/"

@@ -296,7 +296,7 @@ def _times(file: File, footer: pq.FileMetaData, layout: Layout, groups: Sequence
     """
     if not (layout.times and groups) or any(key.startswith(SPARK) for key in footer.metadata or ()):
         return {}
-    groups = tuple(next(_combined(groups)))
+    groups = tuple(next(_combine_groups(groups)))
     source = TableRows(RowGroups(file.filesystem, file.path, groups, footer=footer), stored=layout.stored)
     kinds: dict[str, pa.DataType] = {}
     for batch in source.batches(layout.times, 1 << 16):
@@ -310,7 +310,7 @@ def _pieces(
 ) -> Iterator[Piece]:
     """The file's pieces: neighbouring row groups of up to `GATHER_ROWS` rows together."""
     constants = tuple((column, file.keys[column]) for column in layout.absent)
-    runs = list(_combined(groups))
+    runs = list(_combine_groups(groups))
     worth = len(runs) > 1 or footer.serialized_size * ROWS_A_BYTE <= footer.num_rows
     # Arrow does not notice a short answer from an object store, so the footer of an object is read again with its data
     kept = footer if worth and isinstance(file.filesystem, fs.LocalFileSystem) else None
@@ -332,7 +332,7 @@ def _unread(file: File, partition: str, origin: str) -> Piece:
     return Piece(partition, file.name, 0, rows - deleted, 0, origin, source=ExcludedSource())
 
 
-def _combined(groups: Iterable[Group]) -> Iterator[list[Group]]:
+def _combine_groups(groups: Iterable[Group]) -> Iterator[list[Group]]:
     """Combine neighbouring row groups while they have at most `GATHER_ROWS` rows together."""
     run: list[Group] = []
     rows = 0

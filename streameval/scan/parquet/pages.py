@@ -327,10 +327,10 @@ def chunk_ranges(footer: pq.FileMetaData, groups: Iterable[int], columns: Sequen
     return found
 
 
-def coalesced(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def coalesce_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Combine ranges that are at most `HOLE` bytes apart, up to `LARGEST` bytes together.
 
-    >>> coalesced([(200_000, 10), (4, 100), (104, 50)])
+    >>> coalesce_ranges([(200_000, 10), (4, 100), (104, 50)])
     [(4, 150), (200000, 10)]
     """
     joined: list[tuple[int, int]] = []

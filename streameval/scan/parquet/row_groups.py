@@ -34,7 +34,7 @@ from streameval.scan.parquet.pages import (
     TEXT_BYTES,
     RangeFile,
     chunk_ranges,
-    coalesced,
+    coalesce_ranges,
     fitting_rows,
     footer_of,
     largest_page,
@@ -220,9 +220,9 @@ class RowGroups:
         with opened(self.filesystem, self.path, *self.planned) as handle:
             footer = self.footer or footer_of(handle)
             if not self.is_local:
-                ranges = [] if large else coalesced(chunk_ranges(footer, numbers, columns))
+                ranges = [] if large else coalesce_ranges(chunk_ranges(footer, numbers, columns))
                 handle = pa.PythonFile(RangeFile(handle, ranges), mode="r")
-            opened_in, schema = partial(_opened, handle, footer, encoded, large), footer.schema.to_arrow_schema()
+            opened_in, schema = partial(_open, handle, footer, encoded, large), footer.schema.to_arrow_schema()
             coded = {field.name for field in schema if pa.types.is_dictionary(field.type)}.union(encoded)
             coded &= set(columns)
             rows = fitting_rows(handle, footer, numbers, set(columns) - coded, batch_rows)
@@ -262,7 +262,7 @@ def _dictionary_bytes(footer: pq.FileMetaData, groups: Sequence[int], coded: Col
     return max(sizes, default=0)
 
 
-def _opened(
+def _open(
     handle: pa.NativeFile, footer: pq.FileMetaData, encoded: Collection[str], large: bool, unit: str
 ) -> pq.ParquetFile:
     """The file as Arrow reads it, INT96 timestamps in a unit."""

@@ -263,7 +263,7 @@ def survey(paths: Iterable[str]) -> tuple[ColumnFacts, ...]:
             raise unreadable(file.name, error) from error
     if not found:
         raise MissingInputError(f"{', '.join(paths)}: no files with columns")
-    return tuple(map(_joined, found.values()))
+    return tuple(map(_join, found.values()))
 
 
 def _facts_of(columns: StoredColumns, field: pa.Field) -> ColumnFacts:
@@ -283,7 +283,7 @@ def _facts_of(columns: StoredColumns, field: pa.Field) -> ColumnFacts:
     return ColumnFacts(field.name, str(kind), columns.footer.num_rows, counted, low, high)
 
 
-def _joined(parts: Sequence[ColumnFacts]) -> ColumnFacts:
+def _join(parts: Sequence[ColumnFacts]) -> ColumnFacts:
     """A column of several files."""
     kinds, nulls = dict.fromkeys(part.kind for part in parts), [part.nulls for part in parts if part.nulls is not None]
     ends = [end for part in parts for end in (part.low, part.high)]

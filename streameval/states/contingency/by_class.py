@@ -34,8 +34,8 @@ from streameval.states.contingency.cells import (
     cut_within,
     interval_items,
     keep_undominated,
-    numbered,
-    parted,
+    number_rows,
+    part_items,
     pieces,
     sizes_of_cells,
 )
@@ -106,7 +106,9 @@ class ByClass:
         """Intervals of classes."""
         sizes = self._sizes() + self.single.items[0::2]
         start, stop = within or (0, sizes.size)
-        return cut_within(sizes, parted(int(sizes[start:stop].sum()), interval_items(budget), budget.threads), within)
+        return cut_within(
+            sizes, part_items(int(sizes[start:stop].sum()), interval_items(budget), budget.threads), within
+        )
 
     def visit(self, interval: Interval, budget: Budget) -> tuple[Visit, Shared | None]:
         """The sizes of the classes of an interval and the sums of their cells; by cluster, the cells to match."""
@@ -131,18 +133,19 @@ class ByClass:
 
     def summarize_read(self, interval: Interval, budget: Budget, watcher: Watcher | None, *, giant: bool) -> Summary:
         """As `summarize`, for classes whose cells are read twice, first for the sizes of classes."""
-        others = _kept(lambda: pieces(self.others, 0, interval, budget), giant=giant)
+        others = _cache_if_small(lambda: pieces(self.others, 0, interval, budget), giant=giant)
         margins, singles = self._margins(pieces(self.rows, 0, interval, budget), others())
 
         def number_cells() -> Iterator[tuple[Array, Array, Array, Array]]:
             for words, rest, counts, _ in others():
                 yield margins.number(words, rest), *self._counts(rest), counts
 
-        cells = _kept(number_cells, giant=giant)
+        cells = _cache_if_small(number_cells, giant=giant)
         if watcher is not None:
             watcher.add_classes(margins.ids, margins.totals, margins.maxima, singles, cells())
         parts = (
-            known_cells(codes, n, margins.totals, c, times if times.size else None) for codes, n, c, times in cells()
+            summarize_known(codes, n, margins.totals, c, times if times.size else None)
+            for codes, n, c, times in cells()
         )
         return summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals), *parts)
 
@@ -191,13 +194,13 @@ class ByClass:
         low = (1 << bits) - 1
         r, c, n, times = filled >> (2 * bits), (filled >> bits) & low, filled & low, small[filled]
         cells, classes = (np.concatenate(parts).T.copy() for parts in zip(*listed, strict=True))
-        numbers, totals = _numbered_sizes(cells[0])
+        numbers, totals = _number_sizes(cells[0])
         sizes = np.flatnonzero(tallies.sizes != 0)
         in_table = np.arange(1 + max(int(r.max(initial=0)), int(c.max(initial=0))))
         return Summary(classes=Sizes(sizes, tallies.sizes[sizes]).merge(Sizes.of(classes[0])), row_maxima=maxima).merge(
             _singles(np.append(tallies.singles[sizes], classes[1]), np.append(sizes, classes[0])),
             summarize_cells(r, c, n, in_table, in_table, times),
-            known_cells(numbers, cells[2], totals, cells[1], cells[3] if self.others.counted else None),
+            summarize_known(numbers, cells[2], totals, cells[1], cells[3] if self.others.counted else None),
         )
 
     def _match(self, interval: Interval, budget: Budget) -> tuple[Lines, Shared]:
@@ -232,7 +235,7 @@ def _class_arrays(items: Sequence[Array], further: int, *, counted: bool) -> Cla
     return ClassArrays(slots, classes, owners, marks_for(rows), words, rest, counts if counted else counts[:0])
 
 
-def _kept(read: Callable[[], Iterable[T]], *, giant: bool) -> Callable[[], Iterable[T]]:
+def _cache_if_small(read: Callable[[], Iterable[T]], *, giant: bool) -> Callable[[], Iterable[T]]:
     """The function; if what it reads fits into memory, it is kept and read once."""
     return read if giant else cache(lambda: list(read()))
 
@@ -242,7 +245,7 @@ def _singles(times: Array, totals: Array) -> Summary:
 
     Classes of equal size are combined.
     """
-    numbers, sizes = _numbered_sizes(totals)
+    numbers, sizes = _number_sizes(totals)
     each = np.zeros(sizes.size, np.int64)
     add_margins(numbers, times, times, each, each.copy())
     codes, ones = np.flatnonzero(each), np.ones(sizes.size, np.int64)
@@ -253,20 +256,22 @@ def lone_classes(sizes: Array, times: Array) -> Summary:
     """Cells of classes of one row, `times` of them in clusters of each size."""
     total = int(times.sum())
     ones = np.ones(sizes.size, np.int64)
-    cells = known_cells(np.zeros(sizes.size, np.int64), ones, ones[:1], sizes, times)
+    cells = summarize_known(np.zeros(sizes.size, np.int64), ones, ones[:1], sizes, times)
     return cells.merge(Summary(classes=Sizes.repeat(1, total), row_maxima=total))
 
 
-def known_cells(codes: Array, n: Array, totals: Array, c: Array, times: Array | None) -> Summary:
+def summarize_known(codes: Array, n: Array, totals: Array, c: Array, times: Array | None) -> Summary:
     """Partial summary of cells with known class and cluster sizes; clusters of equal size are combined."""
-    columns, clusters = _numbered_sizes(c)
+    columns, clusters = _number_sizes(c)
     return summarize_cells(codes, columns, n, totals, clusters, times)
 
 
-def _numbered_sizes(sizes: Array) -> tuple[Array, Array]:
+def _number_sizes(sizes: Array) -> tuple[Array, Array]:
     """The number of each size, and the sizes by number; if the sizes are small, each is its own number."""
     most = int(sizes.max(initial=0))
     if most < min(_SIZES, max(_TABLE * sizes.size, _LEAST)):
         return sizes, np.arange(most + 1)
-    numbers, first = numbered(np.array([0, sizes.size]), sizes.view(np.uint64), np.empty((sizes.size, 0), np.uint64), 0)
+    numbers, first = number_rows(
+        np.array([0, sizes.size]), sizes.view(np.uint64), np.empty((sizes.size, 0), np.uint64), 0
+    )
     return numbers, sizes[first]

@@ -47,8 +47,8 @@ from streameval.states.contingency.cells import (
     core_layouts,
     cut_within,
     interval_items,
-    numbered,
-    parted,
+    number_rows,
+    part_items,
     pieces,
     sizes_of_cells,
 )
@@ -110,7 +110,7 @@ class ByCluster:
         """Intervals of clusters: as few as many threads allow."""
         sizes: Array = np.add.reduce([run.items[0::2] + run.items[1::2] for run in self.runs().values()])
         room, items = interval_items(budget), int(sizes.sum())
-        return cut_within(sizes, min(max(items // 32, parted(items, room, budget.threads)), _RUN * room), within)
+        return cut_within(sizes, min(max(items // 32, part_items(items, room, budget.threads)), _RUN * room), within)
 
     def visit(self, interval: Interval, budget: Budget) -> tuple[Visit, ByClass]:
         """The sizes of the clusters of an interval, and their cells by class."""
@@ -146,7 +146,7 @@ def _classless_clusters(cells: KeyedCounts, keys: Keys, interval: Interval, budg
     """The clusters that have rows without a class, with a count of 1: at most one such row can be assigned."""
     builder = SegmentBuilder.fitting(core_layouts(keys)[1], budget, SLAB)
     for words, rest, _, _ in pieces(cells, 1, interval, budget):
-        _, first = numbered(np.array([0, words.size]), words, rest, keys.cluster - 1)
+        _, first = number_rows(np.array([0, words.size]), words, rest, keys.cluster - 1)
         more = np.hstack((rest[first, : keys.cluster - 1], np.ones((first.size, 1), np.uint64)))
         builder.add_items(words[first], id_codes(words[first]), more, NO_COUNTS, NO_WEIGHTS)
     return KeyedCounts.built(builder)
@@ -301,7 +301,7 @@ def _distinct_cells(keyed: KeyedCounts, interval: Interval, keys: Keys) -> Part:
     lone_counts : int64 array of shape (n_lone,)
     """
     side, lone = keyed.gather(*interval)
-    numbers, first = numbered(side.starts, side.words, side.rest, sum(keys) - 1)
+    numbers, first = number_rows(side.starts, side.words, side.rest, sum(keys) - 1)
     counts, ignored = np.zeros((2, first.size), np.int64)
     add_margins(numbers, _counts(side), numbers, counts, ignored)
     words = np.column_stack((side.words[first], side.rest[first]))

@@ -96,12 +96,12 @@ def interval_items(budget: Budget) -> int:
     return min(max(budget.limit // _SHARE, least), most)
 
 
-def parted(items: int, room: int, threads: int) -> int:
+def part_items(items: int, room: int, threads: int) -> int:
     """Items of an interval if `room` fit, fewer if these would make too few intervals for the threads.
 
     Examples
     --------
-    >>> parted(1 << 22, 1 << 22, 2), parted(1 << 22, 1 << 22, 64), parted(100, 1 << 22, 2)
+    >>> part_items(1 << 22, 1 << 22, 2), part_items(1 << 22, 1 << 22, 64), part_items(100, 1 << 22, 2)
     (524288, 131072, 131072)
     """
     return min(room, max(items // (_PARTS * threads), _WORTH))
@@ -162,7 +162,7 @@ class Margins:
         known = self.totals.size
         words = np.concatenate((self._words, words))
         rest = np.concatenate((self._rest, rest[:, : self.columns]))
-        numbers, first = numbered(np.array([0, words.size]), words, rest, self.columns)
+        numbers, first = number_rows(np.array([0, words.size]), words, rest, self.columns)
         more = np.zeros(first.size - known, np.int64)
         if more.size:
             self._words, self._rest = words[first], rest[first]
@@ -176,7 +176,7 @@ class Margins:
         return numbers
 
 
-def numbered(starts: Array, words: Array, rest: Array, columns: int) -> tuple[Array, Array]:
+def number_rows(starts: Array, words: Array, rest: Array, columns: int) -> tuple[Array, Array]:
     """Number of each key, and the first row of each number; the keys of different buckets must differ."""
     numbers, first = np.empty((2, words.size), np.int64)
     keys = np.empty((words.size, 1 + columns), np.uint64)

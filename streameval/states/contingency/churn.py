@@ -35,7 +35,7 @@ from streameval.kernels.contingency.cells import CellArrays, cluster_cells
 from streameval.kernels.contingency.tables import add_margins, first_largest
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.contingency.by_cluster import bucket_arrays
-from streameval.states.contingency.cells import Keys, cut_within, interval_items, numbered, parted
+from streameval.states.contingency.cells import Keys, cut_within, interval_items, number_rows, part_items
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes
@@ -148,13 +148,13 @@ def _lone(keyed: KeyedCounts, label: int, interval: Interval) -> tuple[Array, Ar
 
 def _sum_rows(words: Array, rest: Array, rows: Array, ids: int, bounds: Array) -> tuple[Array, Array, Array]:
     """The number of each distinct id of some words, where it is first, and its rows; buckets begin at `bounds`."""
-    number, first = numbered(bounds, words, rest, ids - 1)
+    number, first = number_rows(bounds, words, rest, ids - 1)
     sums, unused = np.zeros((2, first.size), np.int64)
     add_margins(number, rows, number, sums, unused)
     return number, first, sums
 
 
-def _unmatched(words: Array, rows: Array, others: Sequence[Array]) -> Array:
+def _find_unmatched(words: Array, rows: Array, others: Sequence[Array]) -> Array:
     """The sizes of the clusters with these words and rows that are not among the words of others."""
     both = np.concatenate((*others, words))
     before, own = len(both) - len(words), both.shape[1]
@@ -183,7 +183,7 @@ class _Visited:
     def intervals(self, budget: Budget, within: Interval | None = None) -> list[Interval]:
         """Intervals of clusters that fit into memory."""
         sizes: Array = np.add.reduce([run.items[0::2] + run.items[1::2] for run in self.runs().values()])
-        return cut_within(sizes, parted(int(sizes.sum()), interval_items(budget), budget.threads), within)
+        return cut_within(sizes, part_items(int(sizes.sum()), interval_items(budget), budget.threads), within)
 
     def _groups(self, interval: Interval, own: int) -> Iterator[tuple[Interval, Array, Array, Array]]:
         """The rows of both ids by clusters of `own` words, some buckets at a time; the next ones reuse the arrays.
@@ -250,7 +250,7 @@ class ByNew(_Visited):
             counts["pairs_new"] += _pairs(sizes)
             counts["pairs_both"] += self._hand_on(entries, buckets, builder)
             builder.add_ids([*singles[:, :old].T, *singles[:, -new:].T, *singles[:, old:-new].T])
-        born = _unmatched(lone[:, :new], arrived, ids) if arrived.size else arrived
+        born = _find_unmatched(lone[:, :new], arrived, ids) if arrived.size else arrived
         counts["births"] = int(np.count_nonzero(born >= form.least))
         no_tags = np.zeros((2, max(1, form.tags)), np.int64)
         return Tally(counts, by_tag=no_tags), ByOld(form, KeyedCounts.built(builder), left)
@@ -289,7 +289,7 @@ class ByOld(_Visited):
             more, columns = self._settle(buckets, entries, singles)
             tally += more
             builder.add_ids(columns)
-        gone = _unmatched(alone, left, ids) if left.size else left
+        gone = _find_unmatched(alone, left, ids) if left.size else left
         tally.counts["deaths"] = int(np.count_nonzero(gone >= self.form.least))
         return tally, ByFate(self.form, KeyedCounts.built(builder), KeyedCounts(self.alone.layout))
 
@@ -343,7 +343,7 @@ class ByFate(_Visited):
         facts = side.rest[:, new - 1].astype(np.int64)
         rows, facts = facts >> _FATES, facts & 15
         times = side.counts if side.counts.size else np.ones(rows.size, np.int64)
-        owner, first = numbered(side.starts, side.words, side.rest, new - 1)
+        owner, first = number_rows(side.starts, side.words, side.rest, new - 1)
         state = np.zeros(first.size, np.int64)  # 2: continued, 1: split off, 0: formed
         np.maximum.at(state, owner, facts // 3)
         fates, large = 2 - state, side.rest[first, new] > 0

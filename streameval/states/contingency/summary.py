@@ -49,7 +49,7 @@ Number = int | float | Fraction
 Values = NDArray[Any]
 
 Codes = NDArray[np.int64]
-Sums = tuple[dict["Number", "Number"], dict["Number", "Number"], int]  # see `compiled_sums`
+Sums = tuple[dict["Number", "Number"], dict["Number", "Number"], int]  # see `sum_cells`
 
 INERTIA_BITS = 104
 _TABLE = 1 << 16  # sizes counted in a table; larger ones are rare
@@ -185,7 +185,7 @@ class Sizes:
         return hash((self.values.size, self.count, self.largest))
 
 
-def compiled_sums(
+def sum_cells(
     rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values, times: Codes = _ONCE
 ) -> Sums:
     """Σ n² by class size and by cluster size, and Σ n²/(r·c) in units of 2^-104; with multiplicities.
@@ -225,7 +225,7 @@ def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, 
 
 
 def exact_sums(rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values) -> Sums:
-    """As `compiled_sums`, in Python numbers: for counts beyond 2^53, and fractions."""
+    """As `sum_cells`, in Python numbers: for counts beyond 2^53, and fractions."""
     by_class: defaultdict[Number, Number] = defaultdict(int)
     by_cluster: defaultdict[Number, Number] = defaultdict(int)
     inertia = 0
@@ -239,7 +239,7 @@ def exact_sums(rows: Codes, cols: Codes, counts: Values, row_totals: Values, col
 
 
 def float_sums(rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values) -> Sums:
-    """As `compiled_sums`, for fractional float64 counts."""
+    """As `sum_cells`, for fractional float64 counts."""
     squares = counts * counts
     sides = []
     for codes, totals in ((rows, row_totals), (cols, col_totals)):
@@ -350,8 +350,8 @@ class Summary:
             Sizes.merge(*(part.cells for part in parts)),
             Sizes.merge(*(part.classes for part in parts)),
             Sizes.merge(*(part.clusters for part in parts)),
-            _added(part.class_squares for part in parts),
-            _added(part.cluster_squares for part in parts),
+            _add_sums(part.class_squares for part in parts),
+            _add_sums(part.cluster_squares for part in parts),
             sum(known) if len(known) == len(parts) else None,
             sum(part.row_maxima for part in parts),
             sum(part.column_maxima for part in parts),
@@ -361,7 +361,7 @@ class Summary:
         return hash((self.cells, self.classes, self.clusters, self.inertia))
 
 
-def _added(parts: Iterable[Mapping[Number, Number]]) -> dict[Number, Number]:
+def _add_sums(parts: Iterable[Mapping[Number, Number]]) -> dict[Number, Number]:
     result: dict[Number, Number] = {}
     for part in parts:
         if not result:
@@ -433,27 +433,27 @@ def summarize_cells(
     """
     arrays = class_codes, cluster_codes, counts, class_totals, cluster_totals
     if times is not None:
-        sums = _repeated_sums(*arrays, times)
+        sums = _sum_repeated(*arrays, times)
     elif counts.dtype.kind == "f":
         sums = float_sums(*arrays)
     elif all(a.dtype.kind == "i" and a.max(initial=0) < _SAFE for a in arrays[2:]):
-        sums = compiled_sums(*arrays)
+        sums = sum_cells(*arrays)
     else:
         sums = exact_sums(*arrays)
     return Summary(Sizes.of(counts, times), class_squares=sums[0], cluster_squares=sums[1], inertia=sums[2])
 
 
-def _repeated_sums(rows: Codes, cols: Codes, counts: Codes, row_totals: Codes, col_totals: Codes, times: Codes) -> Sums:
+def _sum_repeated(rows: Codes, cols: Codes, counts: Codes, row_totals: Codes, col_totals: Codes, times: Codes) -> Sums:
     """Split multiplicities into digits small enough that the compiled sums of all cells stay within 64 bits."""
     width = 30 - counts.size.bit_length()
     parts, shift = [], 0
     while counts.size and (times >> shift).any():
         digit = (times >> shift) & ((1 << width) - 1)
-        *sides, inertia = compiled_sums(rows, cols, counts, row_totals, col_totals, digit)
+        *sides, inertia = sum_cells(rows, cols, counts, row_totals, col_totals, digit)
         by_class, by_cluster = ({size: squares * (1 << shift) for size, squares in side.items()} for side in sides)
         parts.append((by_class, by_cluster, inertia << shift))
         shift += width
-    return _added(part[0] for part in parts), _added(part[1] for part in parts), sum(part[2] for part in parts)
+    return _add_sums(part[0] for part in parts), _add_sums(part[1] for part in parts), sum(part[2] for part in parts)
 
 
 def aligned_sum(left: Sizes, right: Sizes) -> Number:

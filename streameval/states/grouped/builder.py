@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from streameval.budget import Budget
 from streameval.kernels.blocks import count_rows
-from streameval.kernels.groups import narrow_f4, recoded_rows
+from streameval.kernels.groups import narrow_f4, recode_rows
 from streameval.kernels.jit import read_only
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
@@ -248,7 +248,7 @@ def _add_clusters(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
     counts = np.zeros((int(tags.codes.max()) + 1, 2), np.int64)
     for start in range(0, label.size, _ROWS):
         part = slice(start, start + _ROWS)
-        codes = recoded_rows(raw[part], table)
+        codes = recode_rows(raw[part], table)
         counts += count_rows(codes, read_only(label[part]), len(counts))
         builder.add_keys("keyed", mixed(first[part]), rest[part], label[part], codes)
     return facts, counts[tags.codes]

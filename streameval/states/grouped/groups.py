@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import OptionError
-from streameval.kernels.groups import ordered
+from streameval.kernels.groups import order_rows
 from streameval.states.grouped.keys import Group, Key, Split, rank
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
 from streameval.states.protocol import Batch, Small, Spec, SplitSpec, Stored, Totals, merge_all, mergeable
@@ -232,7 +232,7 @@ class DenseBuilder:
         if len(slots) == 1:
             builders[slots[0]].update(batch)
             return
-        order, starts = ordered(slots[split.codes], len(builders))
+        order, starts = order_rows(slots[split.codes], len(builders))
         moved = batch.taken(order, self._inner.columns)
         for slot, (a, b) in enumerate(pairwise(starts.tolist())):
             if a < b:

@@ -22,11 +22,20 @@ import pyarrow.compute as pc
 
 from streameval.errors import OptionError, SchemaError, WeightError
 from streameval.kernels.blocks import row_blocks
-from streameval.kernels.groups import mark_codes, recoded_rows
+from streameval.kernels.groups import mark_codes, recode_rows
 from streameval.kernels.jit import read_only
 from streameval.kinds import unit_columns
 from streameval.states.blocks import BLOCKS, block_codes
-from streameval.states.grouped.table import binary, framed, hashable, nulls, parts_of, tagged, type_tag, value_of
+from streameval.states.grouped.table import (
+    binary,
+    frame_texts,
+    hashable,
+    nulls,
+    parts_of,
+    tag_values,
+    type_tag,
+    value_of,
+)
 from streameval.states.keyed.ids import hash_bytes, id_type, identify, row_nulls
 from streameval.typing import pack_bits, valid_rows
 from streameval.wording import plural
@@ -65,7 +74,7 @@ class Split:
     @cached_property
     def codes(self) -> Array:
         """The group of each row as an index into `names`: an int64 array of shape (n,)."""
-        codes: Array = recoded_rows(self.raw, self.places)
+        codes: Array = recode_rows(self.raw, self.places)
         return codes
 
 
@@ -111,10 +120,12 @@ class By:
         parts = [_codes_of(batch.columns[name], name, batch.name) for name in self.columns]
         raw, index = parts[0][0], [np.arange(len(parts[0][1]))]  # for each code, indices into the texts of each column
         for more, texts in parts[1:]:
-            raw, index = _paired(raw, index, more, len(texts))
+            raw, index = _pair_codes(raw, index, more, len(texts))
         raw, distinct, places = _occurring(raw, index[0].size)
         occurring = (texts.take(pa.array(at[distinct])) for at, (_, texts) in zip(index, parts, strict=True))
-        named = [framed(_readable(texts, batch, name)) for name, texts in zip(self.columns, occurring, strict=True)]
+        named = [
+            frame_texts(_readable(texts, batch, name)) for name, texts in zip(self.columns, occurring, strict=True)
+        ]
         return Split(raw, places, pc.binary_join_element_wise(*named, binary(b"")))
 
     def group(self, name: bytes) -> Group:
@@ -197,11 +208,11 @@ class Blocks:
     def split(self, batch: Batch) -> Split:
         """The block of each row."""
         raw, blocks, places = _occurring(read_only(self.numbers(batch).astype(np.uint32)), self.count)
-        return Split(raw, places, framed(tagged(pa.array(blocks), b"i")))
+        return Split(raw, places, frame_texts(tag_values(pa.array(blocks), b"i")))
 
     def named(self, number: int) -> bytes:
         """The name of a block."""
-        name: bytes = framed(tagged(pa.array([number]), b"i"))[0].as_py()
+        name: bytes = frame_texts(tag_values(pa.array([number]), b"i"))[0].as_py()
         return name
 
     def numbers(self, batch: Batch) -> Array:
@@ -298,7 +309,7 @@ class Labelled:
             codes[labelled] = split.codes + 1
         pairs = numbers * np.uint32(len(names)) + codes
         raw, distinct, places = _occurring(read_only(pairs), (BLOCKS + 1) * len(names))
-        firsts = framed(tagged(pa.array(distinct // len(names)), b"i"))
+        firsts = frame_texts(tag_values(pa.array(distinct // len(names)), b"i"))
         seconds = names.take(pa.array(distinct % len(names)))
         return Split(raw, places, pc.binary_join_element_wise(firsts, seconds, binary(b"")))
 
@@ -384,7 +395,7 @@ def _occurring(raw: Array, bound: int) -> tuple[Array, Array, Array]:
     return raw, np.flatnonzero(occurs), np.cumsum(occurs) - 1
 
 
-def _paired(raw: Array, index: list[Array], more: Array, count: int) -> tuple[Array, list[Array]]:
+def _pair_codes(raw: Array, index: list[Array], more: Array, count: int) -> tuple[Array, list[Array]]:
     """Combine two codes of each row into one: `raw`, whose values `index` describes, and `more`, below `count`."""
     bound = index[0].size * count
     if bound <= max(_DENSE, min(1 << 16, raw.size // 4)):
@@ -417,10 +428,10 @@ def _codes_of(array: pa.Array, column: str, file: str) -> tuple[Array, pa.Array]
         low, high = int(values.min()), int(values.max())
         if high - low < _DENSE and high < (1 << 63) - 1:  # no hash table is needed
             codes = (values.astype(np.int64, copy=False) - low).astype(np.uint32)  # no difference of int8 exceeds int64
-            return read_only(codes), tagged(pa.array(np.arange(low, high + 1)), tag)
+            return read_only(codes), tag_values(pa.array(np.arange(low, high + 1)), tag)
     encoded = array if pa.types.is_dictionary(array.type) else hashable(array).dictionary_encode(null_encoding="encode")
     codes, values = encoded.indices, encoded.dictionary
-    texts = tagged(values, tag)
+    texts = tag_values(values, tag)
     if codes.null_count:  # a dictionary's own nulls
         codes, texts = pc.fill_null(codes.cast(pa.int64()), len(texts)), pa.concat_arrays([texts, nulls(1)])
     codes = codes.to_numpy(zero_copy_only=False)

@@ -33,7 +33,7 @@ from streameval.kernels.groups import tally_cells
 from streameval.kernels.keys import unmix
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.cluster_sizes import SizeTable
-from streameval.states.contingency.cells import Keys, numbered
+from streameval.states.contingency.cells import Keys, number_rows
 from streameval.states.contingency.counts import SummarisedCounts
 from streameval.states.contingency.summary import Summary, summarize
 from streameval.states.grouped.tag_words import bases
@@ -529,9 +529,9 @@ def _summaries(table: Array, words: Array, side: Array, counts: Array, keys: Key
     clusters, classes = words[:, : keys.cluster], words[:, keys.cluster :]
     mixed = np.column_stack((unmix(classes[:, 0]), classes[:, 1:]))  # without a cluster, the class is the first word
     classes = np.where(no_cluster[:, None], mixed, classes)
-    cluster, of_cluster = _numbered(starts, clusters, no_cluster)
-    class_, of_class = _numbered(starts, classes, no_class)
-    cell, of_cell = _numbered(starts, np.column_stack((cluster, class_)).view(np.uint64), np.zeros(0, np.bool_))
+    cluster, of_cluster = _number_ids(starts, clusters, no_cluster)
+    class_, of_class = _number_ids(starts, classes, no_class)
+    cell, of_cell = _number_ids(starts, np.column_stack((cluster, class_)).view(np.uint64), np.zeros(0, np.bool_))
     sums = np.zeros(of_cell.size, np.int64)
     np.add.at(sums, cell, counts)
     cluster, class_ = cluster[of_cell], class_[of_cell]
@@ -540,9 +540,11 @@ def _summaries(table: Array, words: Array, side: Array, counts: Array, keys: Key
         yield summarize(class_[a:b] - row, cluster[a:b] - column, sums[a:b])
 
 
-def _numbered(starts: Array, words: Array, alone: Array) -> tuple[Array, Array]:
+def _number_ids(starts: Array, words: Array, alone: Array) -> tuple[Array, Array]:
     """Numbers of the ids of each row, ascending by table, and the first row of each; rows that are alone share none."""
     if alone.any():
         own = np.where(alone, np.arange(1, alone.size + 1), 0).astype(np.uint64)
         words = np.column_stack((np.where(alone[:, None], np.uint64(0), words), own))
-    return numbered(starts, np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1:]), words.shape[1] - 1)
+    return number_rows(
+        starts, np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1:]), words.shape[1] - 1
+    )

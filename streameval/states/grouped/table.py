@@ -49,7 +49,7 @@ def inner_headers(inner: Any, facts: Array) -> list[dict[str, object]]:
     return [{"spec": spec} | dict(zip(columns, rows, strict=True)) for rows in zip(*columns.values(), strict=True)]
 
 
-def hashed(names: pa.Array) -> Array:
+def hash_names(names: pa.Array) -> Array:
     """128-bit hashes of names (MurmurHash3), as a uint64 array of shape (n, 2)."""
     return np.column_stack(hash_array(names))
 
@@ -81,7 +81,7 @@ class GroupTable:
     @classmethod
     def of(cls, names: pa.Array, facts: Array, errors: Array | None = None) -> GroupTable:
         """The table of names with facts, in any order; facts of equal names are added up."""
-        return cls._summed(hashed(names), names, facts, errors)
+        return cls._summed(hash_names(names), names, facts, errors)
 
     @classmethod
     def empty(cls, facts: int) -> GroupTable:
@@ -275,7 +275,7 @@ def type_tag(kind: pa.DataType, column: str, file: str) -> bytes:
     return tag
 
 
-def tagged(values: pa.Array, tag: bytes) -> pa.Array:
+def tag_values(values: pa.Array, tag: bytes) -> pa.Array:
     """Each value as tagged text."""
     if tag == b"n":
         return nulls(len(values))
@@ -297,7 +297,7 @@ def nulls(size: int) -> pa.Array:
     return pa.array([b"n"] * size, pa.large_binary())
 
 
-def framed(texts: pa.Array) -> pa.Array:
+def frame_texts(texts: pa.Array) -> pa.Array:
     """Each text, preceded by its length and a colon."""
     lengths = pc.binary_length(texts).cast(pa.string()).cast(pa.large_binary())
     return pc.binary_join_element_wise(lengths, texts, binary(b":"))

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.kernels.exact import add_at
-from streameval.kernels.groups import ordered
+from streameval.kernels.groups import order_rows
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.segments import sum_pieces
 from streameval.states.cluster_counts import ClusterSpec, facts_of_both, of_rows
@@ -312,9 +312,9 @@ def _of_slabs(
     slab = np.repeat(np.arange(len(slabs)), [starts[-1] - starts[0] for _, starts, _ in slabs])
     at = np.arange(codes.size)
     if len(slabs) > 1:  # the codes of each ascend
-        at, _ = ordered(codes.astype(np.int64) - int(codes.min()), int(codes.max() - codes.min()) + 1)
+        at, _ = order_rows(codes.astype(np.int64) - int(codes.min()), int(codes.max() - codes.min()) + 1)
     place = places[form.tags(*columns[:2])]
-    order, ends = ordered(place[at] + 1, count + 1)
+    order, ends = order_rows(place[at] + 1, count + 1)
     at, ends = at[order[ends[1] :]], ends[1:] - ends[1]
     if not at.size:
         return

@@ -94,7 +94,7 @@ class Bucketed:
             rows[place] += segment.rows[here]
             items[place] += np.diff(segment.starts)[here]
             weights += [(place, side[here]) for side in (() if segment.sums is None else segment.sums)]
-        return BucketCounts(codes.astype(np.int64), rows, items, _rounded_sums(weights, codes.size), self.nbytes)
+        return BucketCounts(codes.astype(np.int64), rows, items, _round_sums(weights, codes.size), self.nbytes)
 
     def holding(self, budget: Budget | None = None) -> Budget:
         """The budget for results computed from the rows: the given one, else that of the rows, else a new one."""
@@ -207,7 +207,7 @@ class Bucketed:
         return buckets + start, own.sum(axis=1), addresses
 
 
-def _rounded_sums(weights: list[tuple[Array, Array]], count: int) -> Array:
+def _round_sums(weights: list[tuple[Array, Array]], count: int) -> Array:
     """The sums of weights at their places, correctly rounded, as a float64 array of shape (count,)."""
     total, errors, inexact = np.zeros(count), np.zeros(count), np.zeros(count, np.bool_)
     for places, values in weights:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from streameval.kernels import segments as kernels
-from streameval.kernels.exact import joined_halves
+from streameval.kernels.exact import join_halves
 from streameval.kernels.fused import FUSED
 from streameval.kernels.keyed.ranked import WORDS, tally_words
 from streameval.kernels.keyed.sorting import count_rows, index_rows, sort_rows, weigh_rows
@@ -87,7 +87,7 @@ def _rank(add: Callable[[Array, int, Array], None], above: tuple[int, int], nega
     """
     counts, sums = np.array((sum(above), above[1])), np.zeros(4, np.uint64)
     add(counts, 2 * negatives, sums)
-    won, precision = (joined_halves(sums[at : at + 2].tolist()) for at in (0, 2))
+    won, precision = (join_halves(sums[at : at + 2].tolist()) for at in (0, 2))
     rows, pos = counts.tolist()
     neg, pos = rows - pos - above[0], pos - above[1]
     return Ranked(won, 2 * precision, neg, pos, neg, pos)

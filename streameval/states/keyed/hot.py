@@ -114,7 +114,7 @@ class HotKeys:
         return codes[order], keys[:, 0].astype(self._dtype), keys[:, 1:].copy(), tally[slots, labels]
 
 
-def hashed(columns: Sequence[Array]) -> Array:
+def hash_keys(columns: Sequence[Array]) -> Array:
     """Hashes of keys by which a sample of them is grouped; a collision hardly changes the sample.
 
     Parameters
@@ -123,7 +123,7 @@ def hashed(columns: Sequence[Array]) -> Array:
 
     Examples
     --------
-    >>> one, other, again = hashed([np.array([7, 7, 7], np.uint64), np.array([1, 2, 1], np.uint64)]).tolist()
+    >>> one, other, again = hash_keys([np.array([7, 7, 7], np.uint64), np.array([1, 2, 1], np.uint64)]).tolist()
     >>> one == again != other
     True
     """
@@ -136,7 +136,7 @@ def hashed(columns: Sequence[Array]) -> Array:
 def _keys_of(words: Array, rest: Array, codes: Array) -> tuple[Array, Array]:
     """Keys as a uint64 array of shape (n, words), and hashes of them."""
     first = kernels.whole_keys(words, codes)
-    return np.column_stack((first, rest)), hashed([first, *rest.T])
+    return np.column_stack((first, rest)), hash_keys([first, *rest.T])
 
 
 def _in_slots(keys: Array, buckets: Array) -> tuple[Array, Array]:
@@ -195,7 +195,7 @@ def _begins_run(columns: Sequence[Array]) -> Array:
 
 def _has_long_runs(columns: Sequence[Array]) -> bool:
     """Whether runs are long in a stretch of rows, and not only those of a few hot keys, which `hot` counts faster."""
-    keys = hashed(columns)
+    keys = hash_keys(columns)
     first = keys[_begins_run([keys])]
     return bool(first.size * LONG_RUN <= keys.size and np.unique(first).size * 2 > first.size)
 

@@ -255,7 +255,7 @@ class _BlockBuilder:
     def _count(self, scores: Array, label: Array, weight: Array | None, blocks: Array) -> None:
         """Count rows; shorten the prefixes whenever there is no room for a new bin."""
         if self._shift < 0 and scores.size:
-            some = distinct_numbers(_sampled_codes(scores))
+            some = distinct_numbers(_sample_codes(scores))
             self._shift = _shift_for(some, self.spec.bins)
             self._cuts = _cuts(self.spec, self._shift, some, np.zeros(some.size, np.int64))
         rows = read_only(scores), read_only(label), _NO_WEIGHTS if weight is None else read_only(weight)
@@ -269,7 +269,7 @@ class _BlockBuilder:
             if start < scores.size and len(self._prefixes) < self._most:
                 self._make_room(min(self._most, 4 * len(self._prefixes)), self.counts())
             elif start < scores.size:
-                self._coarsen(_sampled_codes(scores[start:]))
+                self._coarsen(_sample_codes(scores[start:]))
 
     def _coarsen(self, found: Array) -> None:
         """Shorten the prefixes until there is room for the codes `found`, which are counted next."""
@@ -497,7 +497,7 @@ class BlockCounts(Small, Stored):
             yield pa.RecordBatch.from_arrays(arrays, schema=self.spec.schema)
 
 
-def _sampled_codes(scores: Array) -> Array:
+def _sample_codes(scores: Array) -> Array:
     """Codes of the first 16,384 scores, without those that are NaN; a uint64 array."""
     some = scores[:_SAMPLE]
     sampled: Array = codes(read_only(some[~np.isnan(some)].astype(np.float64)))

@@ -33,7 +33,7 @@ from streameval.states.scores.parts import (
     RankedPart,
     ScorePart,
     add_sides,
-    added,
+    add_sums,
     in_units,
     rounded_sides,
     unit_of,
@@ -232,7 +232,7 @@ class ScoreCounts(Stored):
             self.spec,
             self.keyed.merge(other.keyed),
             self.nan_rows + other.nan_rows,
-            *added((self.nan_weights, self.nan_errors), (other.nan_weights, other.nan_errors)),
+            *add_sums((self.nan_weights, self.nan_errors), (other.nan_weights, other.nan_errors)),
         )
 
     def totals(self) -> Totals:

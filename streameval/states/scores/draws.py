@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from streameval.errors import OptionError
 from streameval.kernels.exact import quotients
-from streameval.kernels.groups import ordered
+from streameval.kernels.groups import order_rows
 from streameval.kernels.jit import read_only
 from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw
 from streameval.states.facts import check_counts
@@ -143,7 +143,7 @@ class Draws:
         self.nan_rows += nan
 
     def _pass_on(self, size: int) -> None:
-        order, starts = ordered(self._cells[:size], CELLS)
+        order, starts = order_rows(self._cells[:size], CELLS)
         for cell, (a, b) in enumerate(pairwise(starts.tolist())):
             if b > a:
                 self._take(cell, *self._ascending(order[a:b]))

@@ -36,7 +36,16 @@ from streameval.kernels.histogram import (
 )
 from streameval.kernels.jit import read_only
 from streameval.states.protocol import Batch, Small, Stored, Totals, Traits, mergeable
-from streameval.states.scores.parts import Ends, ScorePart, add_sides, added, in_units, rounded_sides, two_sums, unit_of
+from streameval.states.scores.parts import (
+    Ends,
+    ScorePart,
+    add_sides,
+    add_sums,
+    in_units,
+    rounded_sides,
+    two_sums,
+    unit_of,
+)
 from streameval.states.scores.types import MissingScores, decode, float_limit, present, refuse_nan
 
 if TYPE_CHECKING:
@@ -210,12 +219,12 @@ class ScoreHistogram(Small, Stored):
         table = np.zeros((3, bins.size), np.int64)
         for state, places in ((self, mine), (other, theirs)):
             absorb(table, read_only(places), *read_only(state.table))
-        missing = added((self.nan_weights, self.nan_errors), (other.nan_weights, other.nan_errors))
+        missing = add_sums((self.nan_weights, self.nan_errors), (other.nan_weights, other.nan_errors))
         sums = np.zeros((2, 2, bins.size if self.spec.weighted else 0, 2))  # of each state sums and errors
         if self.spec.weighted:
             sums[0][:, mine] = self.sums, self.errors
             sums[1][:, theirs] = other.sums, other.errors
-        merged = added((sums[0, 0], sums[0, 1]), (sums[1, 0], sums[1, 1]))
+        merged = add_sums((sums[0, 0], sums[0, 1]), (sums[1, 0], sums[1, 1]))
         return ScoreHistogram(self.spec, bins, table, *merged, self.nan_rows + other.nan_rows, *missing)
 
     def totals(self) -> Totals:

@@ -31,7 +31,7 @@ from streameval.errors import WeightError
 from streameval.kernels.exact import add_at
 from streameval.kernels.ranking import exact_parts, ranked_weights, running
 from streameval.kernels.segments import sum_pieces
-from streameval.states.scores.types import compared
+from streameval.states.scores.types import round_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -105,7 +105,7 @@ def two_sums(one: Array, other: Array) -> tuple[Array, Array]:
     return total, (one - (total - rest)) + (other - rest)
 
 
-def added(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+def add_sums(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
     """The sums of two arrays of sums, each with its errors."""
     sums, errors = two_sums(one[0], other[0])
     return two_sums(sums, errors + (one[1] + other[1]))
@@ -288,12 +288,12 @@ class ScorePart:
         return float(self.ends(slice(i, i + 1))[0][0])
 
     def compared(self, thresholds: ArrayLike | float) -> Array:
-        """Thresholds rounded to the type of the scores, see `streameval.states.scores.types.compared`."""
-        return compared(thresholds, self.type)
+        """Thresholds rounded to the type of the scores, see `streameval.states.scores.types.round_thresholds`."""
+        return round_thresholds(thresholds, self.type)
 
     def swapped(self) -> ScorePart:
         """The same groups with the classes exchanged."""
-        return replace(self, n=self.p, p=self.n, before=_swapped(self.before), total=_swapped(self.total))
+        return replace(self, n=self.p, p=self.n, before=_swap(self.before), total=_swap(self.total))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -316,7 +316,7 @@ class RankedPart:
         return self.sums[2:4]
 
 
-def _swapped(t: Totals) -> Totals:
+def _swap(t: Totals) -> Totals:
     return replace(t, neg=t.pos, pos=t.neg, neg_weight=t.pos_weight, pos_weight=t.neg_weight)
 
 

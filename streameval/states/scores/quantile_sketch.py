@@ -66,7 +66,7 @@ class Centroids(NamedTuple):
     single: Array
 
 
-def joined(parts: Sequence[Centroids], compression: float) -> Centroids:
+def join_centroids(parts: Sequence[Centroids], compression: float) -> Centroids:
     """Combine lists of centroids: sorted by mean, neighbours merged as far as the compression δ allows."""
     parts = [part for part in parts if part.mean.size]
     if not parts:
@@ -203,11 +203,11 @@ class _SketchBuilder:
         self._parts.append(Centroids(*reduce_sorted(values[start:stop], FINE * float(self.spec.compression))))
         self._pending += self._parts[-1].mean.size
         if self._pending > PENDING:
-            self._parts = [joined(self._parts, self.spec.compression)]
+            self._parts = [join_centroids(self._parts, self.spec.compression)]
             self._pending = self._parts[0].mean.size
 
     def state(self) -> QuantileSketch:
-        centroids = joined(self._parts, self.spec.compression)
+        centroids = join_centroids(self._parts, self.spec.compression)
         return QuantileSketch(self.spec, *centroids, self._low, self._high, self._below, self._above, self._nan)
 
 
@@ -322,7 +322,7 @@ class QuantileSketch(Small, Stored):
             other = self.from_tdigest(other, self.spec)
         mergeable(self, other)
         other = cast("QuantileSketch", other)
-        centroids = joined([self.centroids, other.centroids], self.spec.compression)
+        centroids = join_centroids([self.centroids, other.centroids], self.spec.compression)
         counts = self.below + other.below, self.above + other.above, self.nan + other.nan
         return QuantileSketch(self.spec, *centroids, min(self.low, other.low), max(self.high, other.high), *counts)
 

@@ -90,7 +90,7 @@ def floats(values: Array, kind: str) -> Array:
     return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
 
 
-def compared(thresholds: ArrayLike | float, kind: str) -> Array:
+def round_thresholds(thresholds: ArrayLike | float, kind: str) -> Array:
     """Thresholds to compare scores with: for float32 scores rounded to float32, as NumPy and pandas do.
 
     A float32 score that is written as 0.9 therefore reaches the threshold 0.9. Float16 scores are compared as float32,
@@ -107,7 +107,7 @@ def compared(thresholds: ArrayLike | float, kind: str) -> Array:
 
     Examples
     --------
-    >>> compared(0.9, "f4"), compared([0.9, 1e300], "f8")
+    >>> round_thresholds(0.9, "f4"), round_thresholds([0.9, 1e300], "f8")
     (array(0.89999998), array([9.e-001, 1.e+300]))
     """
     found: Array = np.asarray(thresholds, np.float64)

@@ -34,7 +34,7 @@ from streameval.errors import FormatError, StoreError
 from streameval.forks import import_deltalake
 from streameval.posix import locked_folder
 from streameval.saving import sync
-from streameval.scan import READ_ERRORS, reason, remedied
+from streameval.scan import READ_ERRORS, add_remedy, reason
 from streameval.store.files.location import check_conditional_writes
 from streameval.store.files.published import PublishedFiles
 
@@ -89,7 +89,7 @@ def reading(location: Location) -> Iterator[None]:
     try:
         yield
     except (DeltaError, FormatError, *READ_ERRORS, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise StoreError(f"{location.name}: cannot be read: {remedied(error, 'restore it from a copy')}") from error
+        raise StoreError(f"{location.name}: cannot be read: {add_remedy(error, 'restore it from a copy')}") from error
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -276,7 +276,7 @@ class Ledger:
         """The number of the version that `as_of` names or that was the newest at that time."""
         text = str(as_of)
         by_number = re.fullmatch(r"\d{1,9}", text)
-        version = int(text) if by_number else self._at_time(newest, oldest, _moment(text).timestamp() * 1000)
+        version = int(text) if by_number else self._at_time(newest, oldest, _parse_time(text).timestamp() * 1000)
         if version > newest:
             raise OptionError(f"as_of={as_of!r}: the newest version is {newest}; info --versions lists all")
         if version < oldest:
@@ -333,7 +333,7 @@ def _when(record: dict[str, Any]) -> datetime:
     return datetime.fromtimestamp(record["when"] / 1000, UTC)
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     """Parse a time; the result is just after it, and for a date the end of the day (UTC by default).
 
     Raises

@@ -36,7 +36,7 @@ from pyarrow import fs
 from streameval.errors import OptionError, StoreError
 from streameval.saving import make_folder, publish, unfinished
 from streameval.scan.files.tables import misread
-from streameval.scan.files.uris import Uri, local_path, shown
+from streameval.scan.files.uris import Uri, local_path, mask_uri
 from streameval.wording import few
 
 if TYPE_CHECKING:
@@ -164,9 +164,9 @@ def check_apart(location: Location, data: object) -> None:
         place = _place(text if uri is None or local else f"{uri.scheme}://{uri.path}", local=local)
         pattern = any(c in place for c in "*?[")
         if _within(PurePosixPath(place).parent.as_posix() if pattern else place, store):
-            _refuse_place(location, f"the data {shown(text)} lie in it")
+            _refuse_place(location, f"the data {mask_uri(text)} lie in it")
         elif not pattern and _within(store, place):
-            _refuse_place(location, f"it lies in its data {shown(text)}")
+            _refuse_place(location, f"it lies in its data {mask_uri(text)}")
 
 
 def check_files(location: Location, paths: Iterable[str]) -> None:
@@ -259,7 +259,9 @@ def _honours(endpoint: str, bucket: str, folder: str, *keys: str) -> bool:
     return second in _REFUSED
 
 
-def signed(method: str, url: str, key: str, secret: str, token: str, region: str, *, condition: bool) -> dict[str, str]:
+def sign_request(
+    method: str, url: str, key: str, secret: str, token: str, region: str, *, condition: bool
+) -> dict[str, str]:
     """The headers of a signed request without content."""
     parts, now = urlsplit(url), datetime.now(UTC)
     nothing = hashlib.sha256(b"").hexdigest()
@@ -279,7 +281,7 @@ def signed(method: str, url: str, key: str, secret: str, token: str, region: str
 
 def _status(method: str, url: str, *keys: str, condition: bool) -> int:
     """The status of a signed request without content."""
-    headers = signed(method, url, *keys, condition=condition)
+    headers = sign_request(method, url, *keys, condition=condition)
     request = Request(url, b"" if method == "PUT" else None, headers, method=method)  # noqa: S310 - the user named the endpoint
     try:
         with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - see above

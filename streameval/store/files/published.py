@@ -40,7 +40,7 @@ from pyarrow import fs
 
 from streameval.errors import FormatError, SpillError, StoreError
 from streameval.saving import make_folder, publish, sync, unfinished
-from streameval.scan import READ_ERRORS, reason, remedied
+from streameval.scan import READ_ERRORS, add_remedy, reason
 from streameval.states import codec
 from streameval.states.grouped.spec import GroupedSpec
 from streameval.states.scores.blocks import BlockSpec
@@ -387,7 +387,7 @@ class StateFiles(PublishedFiles):
         except SpillError:
             raise  # spilling failed, not a file
         except (FormatError, *READ_ERRORS) as error:
-            where, why = f"{self.location.name}/{names[0]}", remedied(error, self._remedy)
+            where, why = f"{self.location.name}/{names[0]}", add_remedy(error, self._remedy)
             if isinstance(error, FileNotFoundError):
                 why = f"{self._gone}{self._remedy}"
             if len(names) > 1:

@@ -27,7 +27,7 @@ from streameval.evaluation.labels.statements import LateSource
 from streameval.evaluation.request import NO_INTERVALS, Request
 from streameval.evaluation.slicing import Slicing
 from streameval.kinds import ByColumn, InMemory, in_words, zone
-from streameval.options import active, honoured, kept_options, recorded, refuse
+from streameval.options import active, kept_options, record_options, refuse, verb_options
 from streameval.scan import Piece, Scan, Where
 from streameval.scan.derived import IdName, has_part, slicing
 from streameval.scan.pieces import without_views
@@ -55,8 +55,8 @@ REPORTED = tuple(name for name, option in KEPT.items() if option.decides == "val
 SUBSETS = ("score", "cluster", "sketch")  # an evaluation may name some of the store's columns
 SHOWN = tuple(
     name
-    for name, option in honoured("show").items()
-    if name in honoured("evaluate") and name not in KEPT and option.decides != "nothing"
+    for name, option in verb_options("show").items()
+    if name in verb_options("evaluate") and name not in KEPT and option.decides != "nothing"
 )
 ALL_STATES = {name: KEPT[name].rest for name in REPORTED}
 
@@ -70,7 +70,7 @@ def plain_options(given: Mapping[str, object], more: Sequence[str] = ()) -> dict
         If an option is unknown or invalid, or a store does not take it; options in `more`, and options with their
         default value, are accepted.
     """
-    options, plain = {**honoured("evaluate"), **KEPT}, {}
+    options, plain = {**verb_options("evaluate"), **KEPT}, {}
     for name, value in given.items():
         if name not in options:
             refuse("a store", name, KEPT)
@@ -234,7 +234,7 @@ class Configuration:
                 f'where={options["where"].text!r}: a store keeps its filter as text; give SQL such as "n_chars > 5"',
                 "where",
             )
-        design = LabelDesign.of({name: option.rest for name, option in honoured("evaluate").items()} | options)
+        design = LabelDesign.of({name: option.rest for name, option in verb_options("evaluate").items()} | options)
         if options["on"]:
             _check_late(options)
             others = "size" if options["cluster"] else "drop"  # labels are few: clusters count the other rows
@@ -290,7 +290,7 @@ class Configuration:
         label = self.folding.label.column
         parts += [f"labels {label}"] if label else []
         named = (*kinds, "classes", "label")
-        others = {name: value for name, value in recorded(self.options, "update").items() if name not in named}
+        others = {name: value for name, value in record_options(self.options, "update").items() if name not in named}
         parts += [f"{name}{': ' if isinstance(v, dict) else '='}{in_words(v)}" for name, v in others.items()]
         return f"keeps {'; '.join(parts)}"
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from streameval.report.terminal import Shown, escaped, table
+from streameval.report.terminal import Shown, escape_markup, table
 from streameval.rules import BASELINE, ENOUGH
 from streameval.states.grouped.groups import Grouped
 from streameval.store.files.entries import Entry, fact
@@ -131,10 +131,10 @@ class Diagnosis(Shown):
         undecided = f"; undecided: {', '.join(self.undecided)}" if self.undecided else ""
         head = f"{self.partition}{fails}{undecided}; compared with {plural(self.nights, 'night')}"
         heads = ("fact", "night", "usual", "deviations")
-        parts: list[RenderableType] = list(map(escaped, (head, *rule_lines(self.rules, with_night=False))))
+        parts: list[RenderableType] = list(map(escape_markup, (head, *rule_lines(self.rules, with_night=False))))
         parts.append(table(heads, [one.cells() for one in self.findings[:most]], heads[1:], plain=plain))
         left = len(self.findings) - len(self.findings[:most])
-        parts += map(escaped, (*[f"{plural(left, 'more fact')} with --all"] * bool(left), *self.files))
+        parts += map(escape_markup, (*[f"{plural(left, 'more fact')} with --all"] * bool(left), *self.files))
         if self.costs:
             rose = [[c.what, f"{c.value:.6g}", "" if c.usual != c.usual else f"{c.usual:.6g}"] for c in self.costs]
             parts.append(table(("cost that rose most", *heads[1:3]), rose, heads[1:3], plain=plain))

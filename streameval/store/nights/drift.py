@@ -113,7 +113,7 @@ def drift_of_files(
     MissingInputError
         If a side has no partition, or no rows.
     """
-    inputs = _dated(data)
+    inputs = _date_inputs(data)
     sides = _nights([night for _, _, night in inputs], spans)
     chosen = [item for item, _, night in inputs if night in sides[0] | sides[1]]
     scanned = scan.plan(chosen, [score, *filter(None, [unit])], threads=engine.budget.threads)
@@ -145,9 +145,9 @@ def drift_of_files(
     return _with_blocks(drift, *(_blocks(own[blocks]) for own in states))
 
 
-def _dated(data: object) -> list[tuple[object, str, str]]:
+def _date_inputs(data: object) -> list[tuple[object, str, str]]:
     """The inputs, see `scan.placed`; raises `OptionError` if one has no date."""
-    inputs = scan.placed(data)
+    inputs = scan.place_inputs(data)
     for _, name, night in inputs:
         if not night:
             raise OptionError("drift compares nights by the dates of their folders or files, which tables have not")

@@ -245,13 +245,13 @@ def map_on_workers(
     engine: ThreadEngine,
 ) -> list[_Result]:
     """Map a function over nights on workers, with the pieces that it reads; few nights use several threads each."""
-    from streameval.engine.graphs import mapped
+    from streameval.engine.graphs import map_items
 
     connection, count = workers.connection, max(1, len(items))
     at_once = min(connection.width, -(-count // connection.workers))
     threads = min(connection.width, max(1, connection.threads // count))
     options = {"memory": max(1, workers.limit // at_once), "spill": workers.spill, "threads": threads}
-    return mapped(connection, function, items, name, engine.progress, **options)
+    return map_items(connection, function, items, name, engine.progress, **options)
 
 
 def check_written(entries: Iterable[Entry], files: StateFiles) -> None:
@@ -311,7 +311,7 @@ class Folding:
             raise DataError(
                 f"{partition.name}: its files changed while they were read, so it was not added; run the update again"
             )
-        written = self._written(kept, folded, engine)
+        written = self._write_states(kept, folded, engine)
         if self.late is not None:
             lost = dict(folded.skipped)
             written = (*written, *write_rows(planned, request, self.late, self.files, engine.budget, lost))
@@ -336,7 +336,7 @@ class Folding:
         files = replace(files, plan=replace(files.plan, late=late, numbers=numbers))
         return kept, files.fold()
 
-    def _written(self, kept: Sequence[MetricRequest], folded: Folded, engine: Engine) -> tuple[StoredState, ...]:
+    def _write_states(self, kept: Sequence[MetricRequest], folded: Folded, engine: Engine) -> tuple[StoredState, ...]:
         """The files of states."""
         names = [self.files.write(folded.states[w.spec], engine.dump) for w in kept]
         return tuple(StoredState(w.group, w.of, w.spec.kind, *name) for w, name in zip(kept, names, strict=True))
@@ -373,7 +373,7 @@ class Folding:
             folding = self.only(entry, due)
             if folding.configuration.due or not every:
                 kept, folded = folding.fold_rows(night, engine, every=bool(every))
-                new |= {(state.group, state.of): state for state in self._written(kept, folded, engine)}
+                new |= {(state.group, state.of): state for state in self._write_states(kept, folded, engine)}
                 nulls |= missing_scores((w, folded.states[w.spec]) for w in kept)
                 label = folded.labels(configuration.folding.label)
         states = tuple(new.get((state.group, state.of), state) for state in entry.states)

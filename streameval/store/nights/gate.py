@@ -121,10 +121,10 @@ class Check(Shown, Saved):
         from rich.console import Group
 
         from streameval.report.nights import rule_lines
-        from streameval.report.terminal import escaped
+        from streameval.report.terminal import escape_markup
 
         lines = rule_lines(self.judgements, with_night=True)
-        return Group(*map(escaped, (*lines, *self.notes, *self.odd)))
+        return Group(*map(escape_markup, (*lines, *self.notes, *self.odd)))
 
     def to_html(self) -> str:
         """The text of a self-contained HTML page."""

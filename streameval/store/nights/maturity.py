@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from streameval import __version__
 from streameval.errors import DataError, OptionError
 from streameval.evaluation.request import NO_INTERVALS
-from streameval.report.terminal import Shown, escaped, table
+from streameval.report.terminal import Shown, escape_markup, table
 from streameval.results import Source
 from streameval.saving import Saved
 from streameval.store.files.entries import Aged
@@ -132,7 +132,7 @@ class Maturity(Shown, Saved):
         from rich.console import Group
 
         heads, rows = MaturityRow._fields, self._texts()
-        return Group(*[table(heads, rows, heads[1:], plain=plain)] * bool(rows), *map(escaped, self.notes))
+        return Group(*[table(heads, rows, heads[1:], plain=plain)] * bool(rows), *map(escape_markup, self.notes))
 
     def to_html(self) -> str:
         """The text of a self-contained HTML page."""

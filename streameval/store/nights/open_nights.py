@@ -73,12 +73,12 @@ def open_days(configuration: Configuration) -> int:
 
 def close_night(entry: Entry) -> Entry:
     """A night that is closed; the files of its rows are those of no column until vacuum deletes them."""
-    return _renamed(entry, {rows: closed for closed, rows in _CLOSED.items()})
+    return _rename(entry, {rows: closed for closed, rows in _CLOSED.items()})
 
 
 def find_reopening(entries: Collection[Entry], configuration: Configuration) -> list[Entry]:
     """The nights, open again, that were closed by one that is no longer there, and whose rows were not deleted."""
-    reopened = [_renamed(e, _CLOSED) for e in entries if e.state(OPEN, min(_CLOSED))]
+    reopened = [_rename(e, _CLOSED) for e in entries if e.state(OPEN, min(_CLOSED))]
     if configuration.late is None or not reopened:
         return []
     names = {entry.partition for entry in entries}
@@ -91,6 +91,6 @@ def forget_rows(entry: Entry) -> Entry:
     return replace(entry, states=tuple(s for s in entry.states if s.group != OPEN or s.of not in _CLOSED))
 
 
-def _renamed(entry: Entry, names: Mapping[str, str]) -> Entry:
+def _rename(entry: Entry, names: Mapping[str, str]) -> Entry:
     states = (replace(s, of=names.get(s.of, s.of)) if s.group == OPEN else s for s in entry.states)
     return replace(entry, states=tuple(states))

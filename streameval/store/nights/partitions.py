@@ -25,7 +25,7 @@ from streameval.errors import DataError, MissingInputError, OptionError
 from streameval.kinds import whole
 from streameval.scan import File, details, locate_all, natural
 from streameval.scan.faults import unreadable
-from streameval.wording import few, hint, unescaped
+from streameval.wording import few, hint, unescape
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -410,7 +410,7 @@ def keys_of(partition: str) -> dict[str, str]:
     ({'region': 'eu', 'night': '2026-01-15'}, {})
     """
     parts = (part.partition("=") for part in partition.split("/"))
-    return {name: unescaped(value) for name, equals, value in parts if equals}
+    return {name: unescape(value) for name, equals, value in parts if equals}
 
 
 def group_by_keys(

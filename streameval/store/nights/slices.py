@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from streameval.errors import MissingInputError, OptionError
-from streameval.evaluation.comparison import estimated_slices, sampled_slices
+from streameval.evaluation.comparison import compare_slices, estimate_slices
 from streameval.evaluation.finalize import as_labelled
 from streameval.evaluation.request import NO_INTERVALS
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
@@ -71,7 +71,7 @@ def stored_slicing(configuration: Configuration, text: str) -> By:
     return key
 
 
-def _sliced_state(nights: Nights, engine: Engine, w: MetricRequest, key: By) -> Grouped:
+def _merge_sliced(nights: Nights, engine: Engine, w: MetricRequest, key: By) -> Grouped:
     """The sliced state of a request, merged over nights; raises `MissingInputError` if a night lacks it."""
     [of_slices] = sliced([w], key)
     if absent := nights.lacking(of_slices.group, w.of):
@@ -85,7 +85,7 @@ def _sliced_state(nights: Nights, engine: Engine, w: MetricRequest, key: By) -> 
     return state
 
 
-def _sliced_blocks(
+def _merge_blocks(
     nights: Nights, engine: Engine, wanted: Sequence[MetricRequest], key: By
 ) -> dict[StoredSpec, Grouped]:
     """The unit blocks of every slice, for the columns whose blocks all nights have."""
@@ -127,7 +127,7 @@ def evaluate_slices(
     slices, labels = sliced
     results = list(slice_results(slices, sweep(slices), weighted=request.weight is not None))
     if resampling.level is not None:
-        results, _ = sampled_slices(slices, results, resampling)
+        results, _ = compare_slices(slices, results, resampling)
     engine.budget.release_freed()
     return [*as_labelled(results, labels, late=request.late is not None)]
 
@@ -140,7 +140,7 @@ def slice_estimates(
     if sliced is None:
         return []
     results = list(slice_results(sliced[0], sweep(sliced[0]), weighted=request.weight is not None))
-    by_key = list(estimated_slices(sliced[0], results, request.resampling))
+    by_key = list(estimate_slices(sliced[0], results, request.resampling))
     engine.budget.release_freed()
     return [one for _, slices in by_key for some in slices for one in some]
 
@@ -161,9 +161,9 @@ def _sliced_states(
     labels = labels_of(nights.entries, nights.label(request))
     states: dict[StoredSpec, State] = {}
     for key in keys:
-        states |= {GroupedSpec(w.spec, key): _sliced_state(nights, engine, w, key) for w in wanted}
+        states |= {GroupedSpec(w.spec, key): _merge_sliced(nights, engine, w, key) for w in wanted}
         if resampling.level is not None:
-            states |= _sliced_blocks(nights, engine, wanted, key)
+            states |= _merge_blocks(nights, engine, wanted, key)
     return SlicedStates(engine, Slicing(tuple(keys)), states, wanted), labels
 
 
@@ -237,10 +237,10 @@ def evaluate_where(nights: Nights, engine: Engine, request: Request) -> Evaluati
         raise OptionError(
             f"where={where.text!r}: the store does not slice {few(apart)}; evaluate other columns", "where"
         )
-    grouped = {w.spec: _sliced_state(nights, engine, w, key) for w in wanted}
+    grouped = {w.spec: _merge_sliced(nights, engine, w, key) for w in wanted}
     matching = set[bytes]().union(*(_matching(state, key, where) for state in grouped.values()))
     if request.resampling.level is not None:
-        blocks = _sliced_blocks(nights, engine, wanted, key)
+        blocks = _merge_blocks(nights, engine, wanted, key)
         grouped |= {cast("GroupedSpec", spec).inner: state for spec, state in blocks.items()}
     states: dict[StoredSpec, State] = {}
     for spec, state in grouped.items():

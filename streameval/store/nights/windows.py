@@ -32,7 +32,7 @@ from streameval.evaluation.alarms import (
     Distance,
     End,
     distance_error,
-    judged_end,
+    find_end,
     level_of,
     true_spread,
     windows,
@@ -124,7 +124,7 @@ def judge_year(
     days, nights, taken : the last nights, each with its day and whether windows take it; the last one is judged
     rules : number of rules that share the level
     """
-    tonight = _judged(rule, nights[-1])
+    tonight = _judge_values(rule, nights[-1])
     defined = {name: one for name, one in tonight.items() if not math.isnan(one.value)}
     if not defined:
         return judge_null(rule, nights[-1].scalars)
@@ -143,10 +143,10 @@ def judge_year(
         else:
             judgements[name] = _judge_windows(rule, one, recent, at, scales[name], whole=all(taken))
     worst = combine_slices(rule, judgements, len(tonight))
-    return replace(worst, reason=worst.reason + _shared(rules, before, tonight))
+    return replace(worst, reason=worst.reason + _count_shared(rules, before, tonight))
 
 
-def _judged(rule: Rule, night: Replicates) -> dict[str, Scalar]:
+def _judge_values(rule: Rule, night: Replicates) -> dict[str, Scalar]:
     """The values of a night that a rule judges, by the name of their slice."""
     return {name: one for name, one in zip(night.names, night.scalars, strict=True) if rule.judges(one.slice or {})}
 
@@ -155,7 +155,7 @@ def _names(rule: Rule, night: Replicates) -> set[str]:
     """The names of the slices of a night that a rule judges."""
     if all(value == "*" for _, value in rule.slices):
         return set(night.names)
-    return set(_judged(rule, night))
+    return set(_judge_values(rule, night))
 
 
 def _judge_windows(
@@ -165,7 +165,7 @@ def _judge_windows(
     sign = 1 if ">" in rule.sign else -1
     low, high = bounds_of(tonight)
     slack = high - tonight.value if sign > 0 else low - tonight.value  # of a value known up to bounds
-    ends = {width: judged_end(one, at, scale, rule.bound, sign) for width, one in recent.items()}
+    ends = {width: find_end(one, at, scale, rule.bound, sign) for width, one in recent.items()}
     judged = {width: one for width, one in ends.items() if isinstance(one, End)}
     if not judged:
         reasons = dict.fromkeys(str(one) for one in ends.values())
@@ -206,7 +206,7 @@ def judge_usual(
     rules : number of rules that share the level of one that ends in ``always``
     resumes : when enough nights are there, in words
     """
-    tonight = _judged(rule, nights[-1])
+    tonight = _judge_values(rule, nights[-1])
     defined = {name: one for name, one in tonight.items() if not math.isnan(one.value)}
     if not defined:
         return judge_null(rule, nights[-1].scalars)
@@ -239,10 +239,10 @@ def judge_usual(
             earlier = [_bounds(nights[t], name, series.values[t, at], one) for t in usual]
             judgements[name] = _judge_distance(rule, one, earlier, error, level, known=spread is not None)
     worst = combine_slices(rule, judgements, len(tonight))
-    return replace(worst, reason=worst.reason + _shared(rules, before, tonight)) if rule.always else worst
+    return replace(worst, reason=worst.reason + _count_shared(rules, before, tonight)) if rule.always else worst
 
 
-def _shared(rules: int, before: set[str], tonight: Iterable[str]) -> str:
+def _count_shared(rules: int, before: set[str], tonight: Iterable[str]) -> str:
     """Among how many rules and slices a level is shared."""
     slices = before.union(tonight)
     new = f" ({len(before)} before)" if before and len(slices) > len(before) else ""

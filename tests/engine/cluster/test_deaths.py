@@ -95,7 +95,7 @@ def spoiled(times: int) -> Callable[[], None]:
 
     def spoil() -> None:
         from streameval.engine import work
-        from streameval.states.rounds import joined
+        from streameval.states.rounds import join_rows
 
         sound = getattr(work, "sound", work.split)
         left = [times]
@@ -103,7 +103,7 @@ def spoiled(times: int) -> Callable[[], None]:
         def split(*given: Any, **named: Any) -> Any:
             part = sound(*given, **named)
             left[0] -= 1
-            return part if left[0] < 0 else {spec: joined([rows, rows]) for spec, rows in part.rows.items()}
+            return part if left[0] < 0 else {spec: join_rows([rows, rows]) for spec, rows in part.rows.items()}
 
         work.sound, work.split = sound, split  # type: ignore[attr-defined]
 
@@ -189,7 +189,7 @@ def spoil(folder: str, times: int, change: str) -> None:
     from pathlib import Path
 
     from streameval.engine import work
-    from streameval.states.rounds import joined, ranged
+    from streameval.states.rounds import join_rows, select_range
 
     sound = getattr(work, "sound", work.dump)
 
@@ -198,7 +198,9 @@ def spoil(folder: str, times: int, change: str) -> None:
             (Path(folder) / str(len(list(Path(folder).iterdir())))).touch()
             rows = [dict(part.rows if isinstance(part, work.Part) else part) for part in parts]
             spec = named["wanted"][0]
-            rows[-1][spec] = joined([rows[-1][spec]] * 2) if change == "twice" else ranged(rows[-1][spec], (0, 0))
+            rows[-1][spec] = (
+                join_rows([rows[-1][spec]] * 2) if change == "twice" else select_range(rows[-1][spec], (0, 0))
+            )
             parts = rows
         return sound(parts, *given, **named)
 

@@ -16,7 +16,7 @@ from streameval.budget import Budget
 from streameval.kernels.grid import codes
 from streameval.kernels.pieces import dealt_counts
 from streameval.metrics.catalogue import at_one_place
-from streameval.metrics.finalize import combine, computed, partials
+from streameval.metrics.finalize import combine, compute_metrics, partials
 from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.cut_bins import GroupsNear
 from streameval.metrics.scores.ranking import DeLong
@@ -114,7 +114,7 @@ def test_a_grid_that_is_sure_passes_the_exact_check(shape: str, bins: int, weigh
     if grid.sure:
         doubtful = replace(grid, exact=False)
         assert not doubtful.sure
-        assert doubtful.certified(lambda metrics: computed(exact, metrics)) is None
+        assert doubtful.certified(lambda metrics: compute_metrics(exact, metrics)) is None
 
 
 RANKED = ("roc_auc", "gini", "average_precision", "pr_auc", "agc", "agc_ratio", "brier_score")
@@ -146,7 +146,7 @@ def test_several_rankings_at_once_have_the_bits_of_each(
     rankings = Rankings.of([one.rank(means) for one in grids], means)
     found = [metric.of_rankings(rankings) for metric in metrics if isinstance(metric, OfRankings)]
     several = [each for one in grids for each in (*map(one.without, range(blocks)), one.total())]
-    expected = [[value.value for value in computed(state, metrics)] for state in several]
+    expected = [[value.value for value in compute_metrics(state, metrics)] for state in several]
     assert len(found) == len(metrics)
     assert np.array_equal(found, np.transpose(expected), equal_nan=True)
 
@@ -277,7 +277,7 @@ def _jackknife(seed: int, weighted: bool) -> dict[str, float]:
         for left in (blocks % count != block for block in range(count)):
             weight = rows["weight"][left] if weighted else None
             columns = rows["label"][left].astype(np.uint8), rows["score"][left], weight
-            values.append([scalar.value for scalar in computed(fold_arrays(*columns), metrics)])
+            values.append([scalar.value for scalar in compute_metrics(fold_arrays(*columns), metrics)])
         spread = np.sqrt((count - 1) * np.var(values, axis=0))
         spreads |= zip([metric.name for metric in metrics], spread.tolist(), strict=True)
     return spreads

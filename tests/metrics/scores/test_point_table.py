@@ -17,7 +17,7 @@ from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef
 from streameval import evaluate
 from streameval.errors import OptionError
 from streameval.kernels.ranking import best_counts
-from streameval.metrics.finalize import combine, computed, partials
+from streameval.metrics.finalize import combine, compute_metrics, partials
 from streameval.metrics.scores.operating_points import OperatingPoint, operating_points
 from streameval.states.protocol import Totals
 from streameval.states.scores.counts import fold_arrays
@@ -187,7 +187,7 @@ def test_groups_may_be_cut_anywhere(rows: list[tuple[int, bool, int]], cuts: lis
     points = operating_points(WEIGHED)
     split = Cut(state, sorted(min(cut, part.n.size) for cut in cuts))
     found = combine(split, points, [partials(split, (0, 0), points)])
-    assert found == computed(state, points)
+    assert found == compute_metrics(state, points)
     vertices = []
     for s in np.unique(score)[::-1].tolist():
         above = score >= s

@@ -22,7 +22,7 @@ from streameval.budget import Budget
 from streameval.errors import OptionError, SchemaError
 from streameval.kernels.keyed.sizes import LARGEST
 from streameval.kernels.keys import unmix
-from streameval.metrics.finalize import computed
+from streameval.metrics.finalize import compute_metrics
 from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.ranking import AveragePrecision, PrAuc, RocAuc
 from streameval.states import codec
@@ -616,8 +616,8 @@ def test_slices_with_missing_scores_lose_no_weight(kind: str) -> None:
     grouped = folded(GroupedSpec(inner, By(("group",))), group >= 0, 4)
     for number in range(0, 300, 30):
         alone = folded(inner, group == number, 1)
-        assert computed(grouped.only((number,)), [*METRICS, Agc()]) == computed(alone, [*METRICS, Agc()])
+        assert compute_metrics(grouped.only((number,)), [*METRICS, Agc()]) == compute_metrics(alone, [*METRICS, Agc()])
         rest = folded(inner, group != number, 2)
         np.testing.assert_array_equal(grouped.without((number,)).nan_weights, rest.nan_weights)
     whole = folded(inner, group >= 0, 3)
-    assert computed(grouped.total(), [*METRICS, Agc()]) == computed(whole, [*METRICS, Agc()])
+    assert compute_metrics(grouped.total(), [*METRICS, Agc()]) == compute_metrics(whole, [*METRICS, Agc()])

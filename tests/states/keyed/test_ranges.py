@@ -30,7 +30,7 @@ from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
-from streameval.states.rounds import balanced, buckets, joined, outline_only, ranged, restored
+from streameval.states.rounds import balance_ranges, buckets, join_rows, outline_only, restore_state, select_range
 from streameval.states.scores.counts import ScoreSpec, fold_arrays
 from streameval.states.scores.histogram import HistogramSpec
 
@@ -53,15 +53,15 @@ def test_ranges_of_two_folds_are_the_state(subject: Subject) -> None:
         whole, here = subject.fold(table), int(at * table.num_rows)
         folds = [subject.fold(part) for part in (table.slice(0, here), table.slice(here))]
         outline = sent(outline_only(folds[0])).merge(sent(outline_only(folds[1])))
-        ranges = [cut for cut, _ in balanced(outline, buckets(outline), count)]
-        parts = [joined([sent(ranged(fold.runs(), cut)) for fold in folds]) for cut in ranges]
-        assert not difference(whole, whole.with_runs(joined(parts)))
+        ranges = [cut for cut, _ in balance_ranges(outline, buckets(outline), count)]
+        parts = [join_rows([sent(select_range(fold.runs(), cut)) for fold in folds]) for cut in ranges]
+        assert not difference(whole, whole.with_runs(join_rows(parts)))
         assert all(
             one == other or abs(one - other) < 1e-12 * one
             for one, other in zip(vars_of(whole.totals()), vars_of(outline.totals()), strict=True)
         )
         for part in parts:
-            assert restored(outline, part).totals() == outline.totals()
+            assert restore_state(outline, part).totals() == outline.totals()
 
     check()
 
@@ -115,14 +115,14 @@ def test_an_exchange_in_levels_is_one_exchange(client: Any, tasks: int) -> None:
     for state in states[1:]:
         outline = outline.merge(outline_only(state))
     shards = outline.keyed.intervals(items=100)
-    cuts = [{"state": cut} for cut, _ in balanced(outline, shards, 9)]
+    cuts = [{"state": cut} for cut, _ in balance_ranges(outline, shards, 9)]
     folds = client.scatter([{"state": state.runs()} for state in states], broadcast=True)
     nodes = exchange(folds, cuts, key_factory(), tasks=tasks)
     ranges = client.gather(client.compute(nodes, optimize_graph=False))
     whole = states[0]
     for state in states[1:]:
         whole = whole.merge(state)
-    assert not difference(whole, whole.with_runs(joined([part["state"] for part in ranges])))
+    assert not difference(whole, whole.with_runs(join_rows([part["state"] for part in ranges])))
     assert len(ranges) == len(cuts) == 9
     for part, cut in zip(ranges, cuts, strict=True):
         assert not difference_in(whole, part["state"], cut["state"])
@@ -130,7 +130,7 @@ def test_an_exchange_in_levels_is_one_exchange(client: Any, tasks: int) -> None:
 
 def difference_in(whole: Any, rows: Any, cut: tuple[int, int]) -> str:
     """How a range differs from the whole in its buckets."""
-    expected = whole.with_runs(ranged(whole.runs(), cut))
+    expected = whole.with_runs(select_range(whole.runs(), cut))
     return difference(expected, whole.with_runs(rows))
 
 

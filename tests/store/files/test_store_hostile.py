@@ -21,7 +21,7 @@ from processes import run
 from refusals import refuses
 
 from streameval import Store, evaluate
-from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError, masked
+from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError, mask_credentials
 from streameval.results import Scalar
 from streameval.scan.files.uris import Uri
 from streameval.store.files.delta import data_files
@@ -537,4 +537,4 @@ def test_a_secret_with_a_blank_is_refused_and_a_message_keeps_its_blanks():
         Uri.parse("s3://AKIDX:SEC RETKEY@bucket/x")
     assert Uri.parse("s3://AKIDX:SEC%20RETKEY@bucket/x").at("bucket/x") == "s3://AKIDX:SEC%20RETKEY@bucket/x"
     told = "s3://bucket: no such bucket; ask me@example.org"
-    assert masked(told) == told
+    assert mask_credentials(told) == told

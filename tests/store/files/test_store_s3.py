@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from streameval import Store, evaluate
 from streameval.errors import FormatError, StoreError
-from streameval.store.files.location import Location, check_conditional_writes, signed
+from streameval.store.files.location import Location, check_conditional_writes, sign_request
 
 SERVER = """
 from moto.server import DomainDispatcherApplication, create_backend_app
@@ -212,7 +212,7 @@ def test_requests_are_signed_as_amazon_says(name, token):
         pytest.importorskip(f"botocore.{part}") for part in ("auth", "awsrequest", "credentials")
     )
     url, session = f"http://127.0.0.1:9000/bucket/{quote(name, safe='~')}/object", "session" if token else ""
-    sent = signed("PUT", url, "key", "secret", session, "eu-west-1", condition=True)
+    sent = sign_request("PUT", url, "key", "secret", session, "eu-west-1", condition=True)
     headers = {name: value for name, value in sent.items() if name in ("x-amz-content-sha256", "if-none-match")}
     request = awsrequest.AWSRequest("PUT", url, headers, b"")
     signer = auth.S3SigV4Auth(credentials.Credentials("key", "secret", session or None), "s3", "eu-west-1")
