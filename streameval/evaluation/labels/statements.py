@@ -276,7 +276,7 @@ class LateSource:
             several = isinstance(given, list | tuple) and not are_delayed(given)
             yield from given if several else [given]
 
-    def scan_input(self, given: Any, engine: Engine) -> Scan | None:
+    def scan_input(self, given: object, engine: Engine) -> Scan | None:
         """The plan of one input; None if it has no rows."""
         try:
             return scan.plan(given, self.columns, threads=engine.budget.threads)
