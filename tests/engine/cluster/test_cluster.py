@@ -382,8 +382,8 @@ def test_a_client_made_for_a_run_is_closed_with_it(client: Any) -> None:
 def test_mixed_versions_are_refused(client: Any, tmp_path: Path) -> None:
     """A worker with another version of streameval is named, with both versions."""
     shutil.copytree(Path(streameval.__file__).parent, tmp_path / "streameval")
-    (tmp_path / "streameval" / "_version.py").write_text('__version__ = "0.0.7"\n')
-    ours = streameval.__version__
+    package, ours = tmp_path / "streameval" / "__init__.py", streameval.__version__
+    package.write_text(package.read_text().replace(f'"{ours}"', '"0.0.7"'))
     with (
         bare_worker(client, PYTHONPATH=str(tmp_path)) as odd,
         pytest.raises(ClusterError, match=rf"{odd} has streameval 0\.0\.7, the client {ours}"),
