@@ -124,7 +124,7 @@ def test_exit_statuses(data: Path, store: str, monkeypatch: pytest.MonkeyPatch) 
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store_commands, "opened_store", interrupt)
+    monkeypatch.setattr(store_commands, "open_store", interrupt)
     done = run("show", store)
     assert done.exit_code == 130
     assert done.stderr == "streameval: error: interrupted; nothing is half-written\n"
