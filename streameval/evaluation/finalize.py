@@ -90,7 +90,6 @@ def finalize_all(
     every_result = as_labelled([*results, *sliced], labels, late=request.late is not None and request.design is None)
     samples = [state for _, state in states if isinstance(state, LabelSample)][:1]  # columns have the same labels
     drawn: list[LabelSample | ClassSample] = [*samples, *(s for _, s in states if isinstance(s, ClassSample))]
-    sampled = {"labelled_rows": labels.neg + labels.pos, "labelled_positives": labels.pos}
     return Evaluation(
         labels.rows,
         labels.positives if request.design is None else None,
@@ -108,10 +107,17 @@ def finalize_all(
             requests, resampling, blocks, [one.own for one in estimates], slicing.by_column(split)
         ),
         label_strata=tuple(one for sample in drawn for one in sample.strata),
-        labels=sampled if request.design or request.late or (labels.null and labels.spec.nulls == "size") else {},
+        labels=count_labelled(request, labels),
         slice_estimates=tuple(slice_estimates),
         _sliced=slices if slicing.keys else None,
     )
+
+
+def count_labelled(request: Request, labels: LabelCounts) -> dict[str, int]:
+    """The labelled rows and the positives among them; empty if no row without a label counts."""
+    if not (request.design or request.late or (labels.null and labels.spec.nulls == "size")):
+        return {}
+    return {"labelled_rows": labels.neg + labels.pos, "labelled_positives": labels.pos}
 
 
 def _fix_thresholds(request: MetricRequest, state: State) -> tuple[MetricRequest, State]:

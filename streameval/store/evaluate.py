@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from streameval import __version__
 from streameval.errors import OptionError
 from streameval.evaluation.comparison import with_comparison
+from streameval.evaluation.finalize import count_labelled
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.result import Evaluation
 from streameval.kinds import texts
@@ -198,9 +199,7 @@ def _restore_evaluation(results: Recalled, request: Request, nights: Nights, eng
         _threshold=request.options["aul_threshold"],
         ci_level=level,
         counts=results[2],
-        labels={}
-        if request.late is None
-        else {"labelled_rows": labels.neg + labels.pos, "labelled_positives": labels.pos},
+        labels=count_labelled(request, labels),
         _again=None if level is None else cache(lambda: nights.evaluate(engine, request)),
     )
 

@@ -657,9 +657,10 @@ COMMANDS = [
     ("evaluate one --cluster id --classes late --metric v_measure --labels labels.parquet --on key=id --rejects r.csv",
      "arrives late as well: leave out",
      "evaluate one --cluster id --classes late --metric v_measure --labels labels.parquet --on key=id"),
-    ("update new data --cluster id --classes late --labels labels.parquet --on key=id",
-     "write the column into the data, or evaluate the files",
-     "evaluate data --cluster id --classes late --metric v_measure --labels labels.parquet --on key=id"),
+    ("update new data --cluster id --classes late --on key=id", "to let it arrive late, name a table",
+     "update new data --cluster id --classes late --labels labels.parquet --on key=id"),
+    ("update new data --cluster id --classes late --labels labels.parquet --on key=id; attribute new data --cluster id",
+     "which arrived late: leave them out", "attribute new --cluster id"),
     ("update data/s data --score score", "must be in separate directories: move one of them",
      "update new data --score score"),
 ]  # fmt: skip

@@ -92,7 +92,7 @@ def swallows(*_):
     del thing
     print("went on", flush=True)
     time.sleep(60)
-verbs.opened_store = swallows
+verbs.open_store = swallows
 from streameval.cli import main
 main(["show", "store"])
 """
@@ -164,7 +164,7 @@ class Field:
 def defines(*_):
     class Thing:
         field = Field()
-verbs.opened_store = defines
+verbs.open_store = defines
 from streameval.cli import main
 main(["show", "store"])
 """
@@ -177,7 +177,7 @@ import streameval.cli.store as verbs
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def interrupted(*_):
     os.kill(os.getpid(), signal.SIGINT)
-verbs.opened_store = interrupted
+verbs.open_store = interrupted
 echo = click.echo
 def told(*args, **options):
     echo(*args, **options)
