@@ -62,7 +62,7 @@ def steps(state: ScoreCounts) -> Steps:
 
     Examples
     --------
-    >>> steps(points([0, 1, 1], [0.5, 0.5, 0.7], None, None))
+    >>> steps(inputs.points([0, 1, 1], [0.5, 0.5, 0.7], None, None))
     Steps(neg=array([0, 1]), pos=array([1, 1]), scores=array([0.7, 0.5]))
     """
     groups = list(state.parts())

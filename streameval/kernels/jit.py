@@ -301,7 +301,7 @@ def inline(function: Loop) -> Loop:
 
     Examples
     --------
-    >>> @inlined
+    >>> @inline
     ... def last(values):
     ...     return values[values.size - 1]
     >>> @jit
