@@ -372,7 +372,7 @@ def deliver(
     if not counts["new"]:  # what was read is known from the next commit on
         return Arrived(configuration.delivered(after), late, None, (), False, counts, used, listed)
     named = dict(zip(delivered.runs, parts, strict=True))
-    runs = {name: part.written(files) for name, part in named.items()}
+    runs = {name: part.write(files) for name, part in named.items()}
     ids = join_ids([table_of(part.new, configuration) for part in parts])
     changed = [name for name, part in named.items() if part.new.first.size]
     configuration = configuration.delivered(after._replace(runs=runs))
@@ -411,8 +411,8 @@ class _Column(NamedTuple):
     counts: dict[str, int]
     listed: Listed | None
 
-    def written(self, files: PublishedFiles) -> Runs:
-        """The runs with the new statements, which are written; or one run of all."""
+    def write(self, files: PublishedFiles) -> Runs:
+        """Write the new statements as a run, or one run of all; returns the runs."""
         if not self.new.first.size:
             return self.runs
         merged = len(self.runs.runs) + 1 >= FAN
@@ -431,7 +431,8 @@ def _resolve_column(
     theirs, parts = _read(source, configuration, engine) if any(source.inputs()) else ((), [])
     _check_types(kept, parts, source, configuration)
     read = sum(part.fates.size for part in parts)
-    rows, needed = runs.rows + read, (runs.rows + read) * _ROW_BYTES
+    rows = read + sum(one.rows for one in configuration.statements.runs.values())  # those of all columns are held
+    needed = rows * _ROW_BYTES
     if needed > engine.budget.limit / STATE_SHARE:
         raise OptionError(f"labels: {plural(rows, 'statement')} take about {size(needed)}: raise memory")
     arriving = [_statements(part, *arrivals[part.name]) for part in parts]

@@ -318,17 +318,12 @@ def with_units(rows: pa.Table, unit: str, kind: pa.DataType) -> pa.Table:
     return rows.drop_columns(_BLOCK).append_column(unit, pa.chunked_array(column, pa.dictionary(pa.uint8(), kind)))
 
 
-def _stream_of(rows: pa.Table | pa.RecordBatch, packed: str | None = None) -> pa.Buffer:
-    """A table as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression=packed)) as stream:
-        stream.write(rows)
-    return sink.getvalue()
-
-
 def _write(table: pa.Table, of: str, files: PublishedFiles) -> StoredState:
-    """Publish a table."""
-    data = _stream_of(table.combine_chunks())
+    """Publish a table as an Arrow stream."""
+    stored = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stored, table.schema) as stream:
+        stream.write(table.combine_chunks())
+    data = stored.getvalue()
     return StoredState(OPEN, of, "rows", *files.publish(lambda sink: sink.write(data)))
 
 
