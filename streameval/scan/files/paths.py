@@ -30,7 +30,7 @@ from pyarrow import fs
 from streameval.errors import CorruptFileError, DataError, MissingInputError, SchemaError
 from streameval.scan.faults import READ_ERRORS, other_format, reason, unreadable
 from streameval.scan.files import iceberg
-from streameval.scan.files.tables import HIVE_NULL, Tables, live_files, rewriting_versions
+from streameval.scan.files.tables import HIVE_NULL, LiveFile, Tables, live_files, rewriting_versions
 from streameval.scan.files.uris import Uri, local_path, mask_uri
 from streameval.scan.files.walk import DELTA, ICEBERG, Entry, LocalTree, Tree, recognise, summaries, tree_of
 from streameval.scan.pieces import Constant
@@ -211,6 +211,7 @@ def _whole_root(file: File) -> str:
 
 _LOG = logging.getLogger(__name__)
 _OR_ANOTHER = "or name another version with delta_version (--delta-version)"
+_NO_MATCH = "the pattern matches no file; check it, and quote it in the shell"
 _STATE = re.compile(r"/[0-9a-f]{64}(-[0-9a-f]{16})?\.parquet$")  # the name of a state file
 MAGIC = re.compile(r"[*?\[]")
 
@@ -279,30 +280,29 @@ def _in_snapshot(snapshot: iceberg.Snapshot) -> list[File]:
     folders = [posixpath.dirname(live.path) for _, live in found]
     root = next((root for root in (data, location) if all(_is_below(f"{f}/", root) for f in folders)), "")
     root = root or root_of(posixpath.commonpath(folders))
-    files = [
-        File(
-            filesystem,
-            live.path,
-            live.path if isinstance(filesystem, fs.LocalFileSystem) else f"{filesystem.type_name}://{live.path}",
-            root,
-            constants=live.constants,
-            columns=live.columns,
-            size=live.size,
-            real=live.path,
-            deleted=live.deleted,
-            names=live.names,
-            rows=live.rows,
-            table=live.partition or posixpath.basename(location),
-        )
-        for filesystem, live in found
-    ]
+    files = []
+    for filesystem, live in found:
+        name = live.path if isinstance(filesystem, fs.LocalFileSystem) else f"{filesystem.type_name}://{live.path}"
+        file = _in_table(live, filesystem, live.path, name, root)
+        files.append(replace(file, table=live.partition or posixpath.basename(location)))
     return sorted(files, key=lambda file: file.path)
 
 
-def _open_iceberg(where: _Place, path: str, text: str, name: str) -> Table:
-    """The table of a metadata file."""
-    options = parsed.storage_options() if (parsed := Uri.parse(text)) else {}
-    return iceberg.open_table(path if where.scheme in ("", "relative") else f"{where.scheme}://{path}", options, name)
+def _in_table(live: LiveFile, filesystem: fs.FileSystem, path: str, name: str, root: str) -> File:
+    """A `File` from what the metadata of its table say."""
+    return File(
+        filesystem,
+        path,
+        name,
+        root,
+        constants=live.constants,
+        size=live.size,
+        real=path,
+        deleted=live.deleted,
+        columns=live.columns,
+        names=live.names,
+        rows=live.rows,
+    )
 
 
 def locate_all(texts: Iterable[str], tables: Tables | None = None) -> list[File]:
@@ -376,37 +376,37 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
     """The files at a place, sorted by path."""
     tree = tree_of(where.filesystem)
     base = tree.entry(where.base)
-    if base is None and not where.pattern:
-        raise MissingInputError(f"{name}: no such file or directory; check the path")
-    if base and not where.pattern:
+    if base is None:
+        why = _NO_MATCH if where.pattern else "no such file or directory; check the path"
+        raise MissingInputError(f"{name}: {why}")
+    if not where.pattern:
         base = _follow_link(base, tree)
-    if base and not where.pattern and iceberg.METADATA.fullmatch(base.path):
-        return of_iceberg(_open_iceberg(where, base.path, text, name), tables, name)
-    matches = list(_glob(tree, base, where.pattern)) if base else []
+        if iceberg.METADATA.fullmatch(base.path):
+            return of_iceberg(iceberg.open_table(*_table_uri(where, base.path, text), name), tables, name)
+    matches = list(_glob(tree, base, where.pattern))
     found = [entry for match in matches for entry in (tree.below(match) if match.is_dir else [match])]
     real = [(match.real, match.is_dir) for match in matches]
-    files, others = list[File](), dict[str, str]()
     scheme = text.partition("://")[0] if "://" in text else ""
-    roots = tables.roots(tree, scheme + text.partition("?")[2], real, name) if base else {}
-    if base and ICEBERG in roots.values():
+    roots = tables.roots(tree, scheme + text.partition("?")[2], real, name)
+    if ICEBERG in roots.values():
         path = iceberg.newest_metadata(where.filesystem, base.path)
-        return of_iceberg(_open_iceberg(where, path, text, name), tables, name)
+        return of_iceberg(iceberg.open_table(*_table_uri(where, path, text), name), tables, name)
     deltas = sorted(roots)
-    if base and not where.pattern and posixpath.join(base.real, "ledger") in deltas:
+    if not where.pattern and posixpath.join(base.real, "ledger") in deltas:
         states = posixpath.join(base.real, "states")
         if any(_is_below(entry.real, states) and _STATE.search(entry.path) for entry in found):
             raise DataError(f"{name}: is a store, not data; evaluate it with streameval show, or with Store in Python")
-    if base:
-        for root in deltas:
-            below = partial(_of_delta, where, root, text, [path for path, _ in real], found)
-            files += below(tables.version)
-            tables.histories.append(_versions(where, root, text, tables.version, below))
-        root = root_of(base.path if base.is_dir else posixpath.dirname(base.path))
-        plain = [entry for entry in found if not (entry.is_dir or any(_is_below(entry.real, d) for d in deltas))]
-        chosen, left = recognise(plain, where.filesystem) if where.pattern or base.is_dir else (plain, [])
-        others = {where.name_of(path): reason for path, reason in summaries(left)}
-        tables.others |= others
-        files += [_file(where, entry, root, base) for entry in chosen]
+    files = list[File]()
+    for root in deltas:
+        below = partial(_of_delta, where, root, text, [path for path, _ in real], found)
+        files += below(tables.version)
+        tables.histories.append(_versions(where, root, text, tables.version, below))
+    root = root_of(base.path if base.is_dir else posixpath.dirname(base.path))
+    plain = [entry for entry in found if not (entry.is_dir or any(_is_below(entry.real, d) for d in deltas))]
+    chosen, left = recognise(plain, where.filesystem) if where.pattern or base.is_dir else (plain, [])
+    others = {where.name_of(path): reason for path, reason in summaries(left)}
+    tables.others |= others
+    files += [_file(where, entry, root, base) for entry in chosen]
     if not files:
         raise MissingInputError(f"{name}: {_nothing(where, [path for path, _ in real], deltas, others)}")
     return sorted(distinct(files), key=lambda file: file.path)
@@ -426,7 +426,7 @@ def _nothing(where: _Place, matches: Sequence[str], deltas: Sequence[str], other
             return f"no Parquet files; {path}: it is {kind}, not Parquet; {read}"
         return f"no Parquet files; {path}: {why.partition(';')[0]}; check the path, or convert such files to Parquet"
     if where.pattern:
-        return "the pattern matches no file; check it, and quote it in the shell"
+        return _NO_MATCH
     return "the directory holds no Parquet files (hidden and temporary files do not count)"
 
 
@@ -445,8 +445,8 @@ def _file(where: _Place, entry: Entry, root: str, base: Entry) -> File:
     return File(where.filesystem, entry.path, name, root, size=size, mtime=mtime, real=entry.real, detour=detour)
 
 
-def _delta_uri(where: _Place, root: str, text: str) -> tuple[str, dict[str, str]]:
-    """Path or URI of a Delta table, and its storage options."""
+def _table_uri(where: _Place, root: str, text: str) -> tuple[str, dict[str, str]]:
+    """Path or URI of a Delta table or of the metadata of an Iceberg table, and its storage options."""
     uri = root if where.scheme in ("", "relative") else f"{where.scheme}://{root}"
     return uri, parsed.storage_options() if (parsed := Uri.parse(text)) else {}
 
@@ -455,7 +455,7 @@ def _versions(
     where: _Place, root: str, text: str, version: int | None, files_of: Callable[..., Iterator[File]]
 ) -> Iterator[tuple[bool, list[File]]]:
     """The versions of a Delta table from this one to earlier ones; see `Tables`."""
-    for number, rewrites in rewriting_versions(*_delta_uri(where, root, text), version):
+    for number, rewrites in rewriting_versions(*_table_uri(where, root, text), version):
         yield rewrites, list(files_of(number, vacuumed=True))
 
 
@@ -473,7 +473,7 @@ def _of_delta(
     name, tree = where.name_of(root), tree_of(where.filesystem)
     listed = {entry.real: entry for entry in found}
     above = root_of(posixpath.realpath(where.base) if isinstance(tree, LocalTree) else where.base)
-    for live in live_files(*_delta_uri(where, root, text), version, name):
+    for live in live_files(*_table_uri(where, root, text), version, name):
         path = posixpath.join(root, live.path)
         if not any(path == match or _is_below(path, match) for match in matches):
             continue
@@ -487,22 +487,10 @@ def _of_delta(
                 f"{where.name_of(path)}: has {entry.size:,} bytes, but {live.size:,} in the log of the Delta table; it "
                 "was replaced or cut short: restore it"
             )
-        file = File(
-            where.filesystem,
-            path,
-            where.name_of(path),
-            above if _is_below(root, above) else root,
-            constants=live.constants,
-            columns=live.columns,
-            size=live.size,
-            mtime=entry.mtime if entry else None,
-            real=path,
-            deleted=live.deleted,
-            names=live.names,
-            rows=live.rows,
-        )
+        file = _in_table(live, where.filesystem, path, where.name_of(path), above if _is_below(root, above) else root)
         named = "=" in posixpath.dirname(file.origin)
-        yield replace(file, table=file.partition if named else live.partition or posixpath.basename(root))
+        table = file.partition if named else live.partition or posixpath.basename(root)
+        yield replace(file, table=table, mtime=entry.mtime if entry else None)
 
 
 def _is_below(path: str, directory: str) -> bool:

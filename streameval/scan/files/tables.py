@@ -187,7 +187,8 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
                 f"{name}: a shallow clone, which names files of another Delta table ({path}); name that one or copy it"
             )
         bits = deleted.pop(row["path"], b"") or deleted.pop(path, b"")
-        partition = "/".join(f"{quote(key, safe='')}={_segment(value)}" for key, value in values.items())
+        segments = {key: HIVE_NULL if value is None else quote(str(value), safe=" :") for key, value in values.items()}
+        partition = "/".join(f"{quote(key, safe='')}={segment}" for key, segment in segments.items())
         rows = row.get("num_records")
         found.append(LiveFile(path, row["size_bytes"], constants, columns, bits, names, partition, rows))
     if deleted:
@@ -195,11 +196,6 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
             f"{name}: a deletion vector refers to no file of the table ({min(deleted)}); repair the table"
         )
     return found
-
-
-def _segment(value: object) -> str:
-    """The value of a key as a directory has it."""
-    return HIVE_NULL if value is None else quote(str(value), safe=" :")
 
 
 def rewriting_versions(uri: str, options: Mapping[str, str], version: int | None) -> Iterator[tuple[int, bool]]:
