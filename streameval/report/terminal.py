@@ -438,38 +438,28 @@ def _value(result: Scalar) -> Cell:
     return Cell(cell(result)) if result.value == result.value else Cell(NONE, reason=result.reason or "")
 
 
-def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> RenderableType:
-    """A metric night by night as a table, followed by the lines of `night_notes`.
+def night_table(
+    names: Sequence[str], columns: Mapping[str, Sequence[Scalar]], title: str = "", *, plain: bool = False
+) -> RenderableType:
+    """Metrics night by night, a row for each night, followed by the lines of `night_notes`.
 
     Parameters
     ----------
-    title : str
-    points : sequence of (partition, value of the night, cumulative value or None)
+    names : names of the nights
+    columns : values by column
+    title : of a single metric, whose columns are its values per night and cumulative ones; with it, rows are shown
     plain : whether to draw no rules, for piped output
     """
     from rich.console import Group
 
-    spans = ["per night"] + ["cumulative"] * any(total for _, _, total in points)
-    heads = [Head("partition"), *(Head(name, number=True) for name in ("rows", *spans))]
-    rows = [
-        Row((name,), (Cell(f"{night.rows:,}"), *map(Cell, map(short, (night, total)[: len(spans)]))))
-        for name, night, total in points
-    ]
-    nights = {title: [night for _, night, _ in points]}
-    nights |= {f"{title} cumulative": [t for _, _, t in points if t]} if len(spans) > 1 else {}
-    notes = night_notes(nights, [name for name, _, _ in points])
-    return Group(Fitted(Table(title, tuple(heads), tuple(rows)), plain), *map(escape_markup, notes))
-
-
-def several_series(
-    names: Sequence[str], columns: Mapping[str, Sequence[Scalar]], *, plain: bool = False
-) -> RenderableType:
-    """Metrics night by night, a row for each night, followed by the lines of `night_notes`."""
-    from rich.console import Group
-
-    rows = zip(names, *(map(short, results) for results in columns.values()), strict=True)
-    notes = night_notes(columns, names)
-    return Group(table(["partition", *columns], rows, list(columns), plain=plain), *map(escape_markup, notes))
+    shown = {name: list(map(short, results)) for name, results in columns.items()}
+    if title:
+        nights, *totals = columns.values()
+        shown = {"rows": [f"{night.rows:,}" for night in nights], **shown}
+        columns = {title: nights} | ({f"{title} cumulative": totals[0]} if totals else {})
+    fitted = table(["partition", *shown], zip(names, *shown.values(), strict=True), list(shown), plain=plain)
+    titled = replace(fitted, table=replace(fitted.table, caption=title))
+    return Group(titled, *map(escape_markup, night_notes(columns, names)))
 
 
 class Shown:

@@ -204,16 +204,15 @@ class Histories(Shown, Saved):
 
     def render(self, *, plain: bool = False) -> RenderableType:
         """A table of the nights, marked if incomplete or failing, and notes on them; a plain one has no rules."""
-        from streameval.report.terminal import series, several_series
+        from streameval.report.terminal import night_table
 
         names = [
             f"{name}{' (incomplete)' * incomplete}{' (failing)' * failing}" for name, incomplete, failing in self.nights
         ]
         if len(self.series) > 1:
-            return several_series(names, self.columns, plain=plain)
+            return night_table(names, self.columns, plain=plain)
         [one] = self.series
-        points = [(name, point.night, point.cumulative) for name, point in zip(names, one.points, strict=True)]
-        return series(f"{one.metric} of {one.of}", points, plain=plain)
+        return night_table(names, one.spans(), f"{one.metric} of {one.of}", plain=plain)
 
     def to_html(self) -> str:
         """The text of a self-contained HTML page."""
