@@ -181,17 +181,13 @@ def tell(shown: RenderableType | str) -> None:
         return
     from rich.console import Console
 
-    from streameval.report.terminal import Visible
+    from streameval.report.terminal import Visible, text
 
     console = Console(emoji=False)
     if console.is_terminal:
         console.print(Visible(shown))
-        return
-    import io
-
-    sink = io.StringIO()
-    Console(file=sink, width=_WIDTH, color_system=None, highlight=False, emoji=False).print(shown)
-    say("\n".join(line.rstrip() for line in sink.getvalue().splitlines()))
+    else:
+        say(text(shown, _WIDTH))
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> RenderableType:

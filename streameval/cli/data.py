@@ -244,7 +244,6 @@ def demo(rows: int = _DEMO_ROWS, **asked: object) -> None:
     With --out, the scores are compared as well: intervals over campaigns, differences and verdicts.
     """
     import tempfile
-    from pathlib import Path
 
     from streameval.evaluation import evaluate as run
     from streameval.report.terminal import render

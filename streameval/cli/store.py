@@ -108,7 +108,6 @@ def store_named(
     OptionError
         If nights are selected but the first input is not a store.
     """
-    from streameval.errors import OptionError
     from streameval.evaluation.files import is_pattern
 
     first, store = data[0], None

@@ -59,13 +59,12 @@ def plain_names(names: Iterable[str], others: str = "./-") -> dict[str, str]:
 
 def flat(samples: Iterable[Sample]) -> dict[str, float]:
     """The numbers under names of metric, column and labels, such as ``roc_auc/score/country_DE``."""
-    numbers = {"/".join((one.name, *_label_texts(one.labels))): float(one.value) for one in samples}
+    numbers = {}
+    for one in samples:
+        labels = [text if name == "of" else f"{name}={text}" for name, text in one.labels.items()]
+        numbers["/".join((one.name, *labels))] = float(one.value)
     names = plain_names(numbers)
     return {names[name]: value for name, value in numbers.items()}
-
-
-def _label_texts(labels: Mapping[str, str]) -> list[str]:
-    return [text if name == "of" else f"{name}={text}" for name, text in labels.items()]
 
 
 def samples_of(results: Iterable[Scalar], **labels: str) -> list[Sample]:
@@ -147,6 +146,7 @@ def openlineage(judgements: Sequence[Judgement], data: Sequence[str], job: str, 
     from uuid import uuid4
 
     inputs: dict[str, list[dict[str, Any]]] = {}
+    facet = {"_producer": _PRODUCER, "_schemaURL": f"{_FACET}#/$defs/DataQualityAssertionsDatasetFacet"}
     for one in judgements:
         column = re.search(r"\[([^\]]+)\]", one.text)
         about = {"column": column[1]} if column else {}
@@ -160,14 +160,9 @@ def openlineage(judgements: Sequence[Judgement], data: Sequence[str], job: str, 
         "run": {"runId": str(uuid4())},
         "job": {"namespace": "streameval", "name": job},
         "inputs": [
-            {"namespace": "file", "name": name, "inputFacets": {"dataQualityAssertions": _facet(assertions)}}
-            for name, assertions in inputs.items()
+            {"namespace": "file", "name": name, "inputFacets": {"dataQualityAssertions": facet | {"assertions": about}}}
+            for name, about in inputs.items()
         ],
         "outputs": [],
     }
     return json.dumps(event, indent=2) + "\n"
-
-
-def _facet(assertions: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    schema = f"{_FACET}#/$defs/DataQualityAssertionsDatasetFacet"
-    return {"_producer": _PRODUCER, "_schemaURL": schema, "assertions": list(assertions)}

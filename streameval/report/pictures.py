@@ -14,7 +14,7 @@ import io
 import math
 import re
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
@@ -89,71 +89,64 @@ def look(series: int, *, dashed: bool = False) -> str:
     return f"s{series % len(COLORS) + 1}" + (f" d{dashes}" if dashes else "")
 
 
-class Canvas:
-    """A figure for a page: draw on its `axes`, then call `svg`.
+def _draw_svg(
+    prefix: str,
+    title: str,
+    description: str,
+    draw: Callable[..., object],
+    width: float = 300,
+    height: float = 272,
+    **margins: float,
+) -> Markup:
+    """A picture as an element of a page, with a text alternative.
 
     Parameters
     ----------
     prefix : prefix of all ids, unique within a page
+    title, description : the text alternative
+    draw : called with the axes
     width, height : size in points
     margins : margins around the axes in points, if they differ from the default
     """
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
 
-    def __init__(self, prefix: str, width: float = 300, height: float = 272, **margins: float) -> None:
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
+    style: Any = _STYLE | {"svg.hashsalt": prefix}
+    sink = io.StringIO()
+    with rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s)Glyph .* missing from font")  # the reader's browser has the font
+        figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+        FigureCanvasSVG(figure)
+        left, right, top, bottom = (margins.get(side, room) for side, room in _MARGINS.items())
+        axes = figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height))
+        draw(ax=axes)
+        _fit(axes, width)
+        for drawn in figure.axes:
+            drawn.set_title("")
+            if (legend := drawn.get_legend()) is not None:
+                legend.remove()
+        figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
+    text = _INVISIBLE.sub(lambda found: visible(found[0]), sink.getvalue())
+    return _inline_svg(text, prefix, visible(title), visible(description))
 
-        self.prefix = f"figure-{prefix}"  # no section has this name
-        with self._style():
-            self._figure = Figure(figsize=(width / 72, height / 72), dpi=72)
-            FigureCanvasSVG(self._figure)
-            left, right, top, bottom = (margins.get(side, room) for side, room in _MARGINS.items())
-            box = (left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height)
-            self.axes: Axes = self._figure.add_axes(box)
 
-    @contextmanager
-    def drawing(self) -> Iterator[Axes]:
-        """The axes, with the style of the page."""
-        with self._style():
-            yield self.axes
+def _fit(axes: Axes, width: float) -> None:
+    """Make room for texts at the right of the axes, up to half of the width; longer texts are cut at their end."""
+    from matplotlib.text import Annotation
 
-    @contextmanager
-    def _style(self) -> Iterator[None]:
-        from matplotlib import rc_context
-
-        style: Any = _STYLE | {"svg.hashsalt": self.prefix}
-        with rc_context(style), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "(?s)Glyph .* missing from font")  # the reader's browser has the font
-            yield
-
-    def fit(self) -> None:
-        """Make room for texts at the right of the axes, up to half of the width; longer texts are cut at their end."""
-        from matplotlib.text import Annotation
-
-        notes = [text for text in self.axes.texts if isinstance(text, Annotation) and text.get_text()]
-        beside = [text for text in notes if text.xycoords == ("axes fraction", "data") and text.xy[0] > 1]
-        if not beside:
-            return
-        width, box = self._figure.get_figwidth() * 72, self.axes.get_position()
-        letter = max(float(text.get_fontsize()) for text in beside) * _LETTER
-        most = int(width / 2 / letter)
-        for text in beside:
-            said = visible(text.get_text())
-            text.set_text(said if len(said) <= most else f"{said[: most - 1]}…")
-        right = max(_BESIDE + letter * max(len(text.get_text()) for text in beside), (1 - box.x1) * width)
-        self.axes.set_position((box.x0, box.y0, 1 - right / width - box.x0, box.height))
-
-    def svg(self, title: str, description: str) -> Markup:
-        """The picture as an element of a page, with a text alternative."""
-        sink = io.StringIO()
-        with self._style():
-            for axes in self._figure.axes:
-                axes.set_title("")
-                if (legend := axes.get_legend()) is not None:
-                    legend.remove()
-            self._figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
-        text = _INVISIBLE.sub(lambda found: visible(found[0]), sink.getvalue())
-        return _inline_svg(text, self.prefix, visible(title), visible(description))
+    notes = [text for text in axes.texts if isinstance(text, Annotation) and text.get_text()]
+    beside = [text for text in notes if text.xycoords == ("axes fraction", "data") and text.xy[0] > 1]
+    if not beside:
+        return
+    box = axes.get_position()
+    letter = max(float(text.get_fontsize()) for text in beside) * _LETTER
+    most = int(width / 2 / letter)
+    for text in beside:
+        said = visible(text.get_text())
+        text.set_text(said if len(said) <= most else f"{said[: most - 1]}…")
+    right = max(_BESIDE + letter * max(len(text.get_text()) for text in beside), (1 - box.x1) * width)
+    axes.set_position((box.x0, box.y0, 1 - right / width - box.x0, box.height))
 
 
 def _inline_svg(text: str, prefix: str, title: str, description: str) -> Markup:
@@ -238,11 +231,8 @@ def _figure(
 ) -> Iterator[Figure]:
     """The figure, if it can be drawn; `draw` is called with the axes."""
     with suppress(OptionError):
-        canvas = Canvas(prefix, **({"width": 620} if wide else {}) | size)
-        with canvas.drawing() as axes:
-            draw(ax=axes)
-            canvas.fit()
-        yield Figure(title, canvas.svg(title, description), tuple(key), wide)
+        size = ({"width": 620} if wide else {}) | size
+        yield Figure(title, _draw_svg(f"figure-{prefix}", title, description, draw, **size), tuple(key), wide)
 
 
 def curve_figures(

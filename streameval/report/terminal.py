@@ -497,13 +497,13 @@ def table(
     return Fitted(Table("", heads, named), plain, prose=_PROSE)
 
 
-def text(shown: RenderableType) -> str:
-    """Tables and lines as plain text, 120 columns wide."""
+def text(shown: RenderableType, width: int = 120) -> str:
+    """Tables and lines as plain text."""
     import io
 
     from rich.console import Console
 
     sink = io.StringIO()
     plain: dict[str, Any] = {"color_system": None, "force_terminal": False, "force_jupyter": False}
-    Console(file=sink, width=120, highlight=False, emoji=False, **plain).print(Visible(shown))
+    Console(file=sink, width=width, highlight=False, emoji=False, **plain).print(Visible(shown))
     return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())
