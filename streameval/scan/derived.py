@@ -27,7 +27,6 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
@@ -37,7 +36,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from streameval.errors import OptionError, SchemaError
-from streameval.scan.widen import decimals_around, plain
+from streameval.scan.widen import numbers_around, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -267,8 +266,9 @@ class Derived:
     def _binned(self, array: pa.Array) -> pa.Array:
         """The interval of each number."""
         at = np.zeros(len(array), np.int32)
-        for edge in self.edges:
-            at += pc.fill_null(_reaches(array, edge), False).to_numpy(zero_copy_only=False)
+        arounds = (numbers_around(edge, array.type) for edge in self.edges)
+        for up in (around.up for around in arounds if around and around.up):
+            at += pc.fill_null(pc.greater_equal(array, up), False).to_numpy(zero_copy_only=False)
         names = [f"<{self.edges[0]}", *(f"[{a}, {b})" for a, b in pairwise(self.edges)), f">={self.edges[-1]}", "nan"]
         if types.is_floating(array.type):
             at[pc.fill_null(pc.is_nan(array), False).to_numpy(zero_copy_only=False)] = len(names) - 1
@@ -317,20 +317,6 @@ def _number(edge: str) -> float:
         with suppress(ValueError):
             return number(edge)
     return math.nan
-
-
-def _reaches(array: pa.Array, edge: str) -> pa.Array:
-    """Whether each number is at least `edge`; exact for integers of any size and decimals."""
-    if types.is_floating(array.type):
-        return pc.greater_equal(array, pa.scalar(array.type.to_pandas_dtype()(edge), array.type))
-    if types.is_decimal(array.type):
-        up = decimals_around(Decimal(edge), array.type)[1]
-        return pc.is_in(array, value_set=array.slice(0, 0)) if up is None else pc.greater_equal(array, up)
-    limits = np.iinfo(array.type.to_pandas_dtype())
-    least = math.ceil(Decimal(edge))
-    if not limits.min <= least <= limits.max:
-        return pc.is_in(array, value_set=array.slice(0, 0)) if least > 0 else array.is_valid()
-    return pc.greater_equal(array, pa.scalar(least, array.type))
 
 
 def slicing(text: str) -> Iterator[str]:

@@ -95,14 +95,13 @@ class Constant:
     fallback: bool = False
     refused: str = ""
 
-    def scalar(self, kind: pa.DataType) -> pa.Scalar:
-        """The value, cast to `kind`; raises `UnicodeEncodeError` for a key that is not UTF-8."""
-        return pa.scalar(self.value, self.kind).cast(kind)
-
     def array(self, kind: pa.DataType, rows: int) -> pa.Array:
-        """The column of `rows` rows, cast to `kind`; raises `SchemaError` for an id that is no 64-bit integer."""
+        """The column of `rows` rows, cast to `kind`.
+
+        It raises `SchemaError` for an id that is no 64-bit integer, `UnicodeEncodeError` for a key that is not UTF-8.
+        """
         try:
-            return pa.repeat(self.scalar(kind), rows)
+            return pa.repeat(pa.scalar(self.value, self.kind).cast(kind), rows)
         except pa.ArrowInvalid:
             if not types.is_decimal(self.kind):
                 raise

@@ -14,9 +14,8 @@ from pyarrow import types
 from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError, SchemaError
 from streameval.scan import in_memory
 from streameval.scan.derived import UUIDS, IdName, SlicingColumn, SourceColumn, mark, read_from
-from streameval.scan.files.iceberg import as_iceberg
 from streameval.scan.files.paths import File, distinct, labels, locate, of_iceberg, tell
-from streameval.scan.files.tables import Tables, as_uri
+from streameval.scan.files.tables import Tables, uri_of
 from streameval.scan.files.uris import mask_uri
 from streameval.scan.files.walk import DELTA
 from streameval.scan.in_memory import dataset_items
@@ -28,6 +27,7 @@ from streameval.scan.widen import plain, widen
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from deltalake import DeltaTable
     from pyiceberg.table import Table
 
     from streameval.scan.where import Where
@@ -218,15 +218,15 @@ def _items(data: object, tables: Tables) -> Iterator[object]:
     """Files, fragments and inputs in memory, one by one."""
     if isinstance(data, str | os.PathLike):
         yield from locate(os.fspath(data), tables)
-    elif table := as_uri(data):
-        uri, version = table
+    elif in_memory.is_instance(data, "deltalake.table", "DeltaTable"):
+        uri, version = uri_of(cast("DeltaTable", data))
         if tables.version not in (None, version):
             raise OptionError(
                 f"delta_version={tables.version}, but the DeltaTable is of version {version}; give one of the two"
             )
         tables.found.add(DELTA)
         yield from locate(uri, Tables(version))
-    elif as_iceberg(data):
+    elif in_memory.is_instance(data, "pyiceberg.table", "Table"):
         yield from of_iceberg(cast("Table", data), tables)
     elif in_memory.is_instance(data, "pyarrow.dataset", "Dataset"):
         yield from dataset_items(data)  # importing the module takes 0.3 s, as it imports pandas

@@ -363,8 +363,6 @@ def _possible_groups(pieces: Sequence[Piece], keys: pa.Table, test: Test, tree: 
 def _footers(pieces: Sequence[Piece]) -> list[pq.FileMetaData | None]:
     """The footers of pieces: each file's is read once, since an object's takes two requests, in parallel threads."""
     files = {(piece.name, getattr(piece.source, "path", "")): piece for piece in pieces}
-    if len(files) == 1:
-        return [_footer(pieces[0])] * len(pieces)
     with ThreadPoolExecutor(THREADS) as pool:
         footers = dict(zip(files, pool.map(_footer, files.values()), strict=True))
     return [footers[piece.name, getattr(piece.source, "path", "")] for piece in pieces]

@@ -10,7 +10,6 @@ Two columns are compared exactly, as two numbers on paper. Arrow would round int
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,27 +28,9 @@ from sqlglot.errors import ParseError, TokenError
 
 from streameval.errors import OptionError
 from streameval.scan.derived import is_date_key, is_integer_key, orders_as_text
-from streameval.scan.widen import decimals_around
+from streameval.scan.widen import Bounds, numbers_around
 
 _INVALID = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, InvalidOperation, ValueError)
-
-
-class Bounds(NamedTuple):
-    """The values of a column's type that are nearest to a literal.
-
-    Attributes
-    ----------
-    down : the largest value that is at most the literal; None if there is none
-    up : the smallest value that is at least the literal; None if there is none
-    """
-
-    down: pa.Scalar | None
-    up: pa.Scalar | None
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the type contains the value of the literal."""
-        return self.down is self.up
 
 
 def bounds(value: exp.Expression, kind: pa.DataType, column: str) -> Bounds:
@@ -75,8 +56,8 @@ def bounds(value: exp.Expression, kind: pa.DataType, column: str) -> Bounds:
     text, what = _text_and_kind(value)
     with suppress(*_INVALID):
         if isinstance(value, exp.Boolean) and types.is_boolean(kind):
-            return _exact(pa.scalar(bool(value.this), kind))
-        nearest = _text(text, kind) if what == "text" else _number(text, kind) if what == "number" else None
+            return Bounds.exact(pa.scalar(bool(value.this), kind))
+        nearest = _text(text, kind) if what == "text" else numbers_around(text, kind) if what == "number" else None
         if nearest is not None:
             return nearest
     raise OptionError(
@@ -84,13 +65,8 @@ def bounds(value: exp.Expression, kind: pa.DataType, column: str) -> Bounds:
     )
 
 
-def kind_of(value: exp.Expression) -> str:
-    """The kind of a literal: ``number``, ``text`` if it is in quotes, or empty for anything else."""
-    return _text_and_kind(value)[1]
-
-
 def _text_and_kind(value: exp.Expression) -> tuple[str, str]:
-    """The text of a literal, and its kind."""
+    """The text of a literal, and its kind: ``number``, ``text`` if it is in quotes, or empty for anything else."""
     if isinstance(value, exp.Neg):
         text, what = _text_and_kind(value.this)
         return f"-{text}", what if what == "number" else ""
@@ -101,40 +77,18 @@ def _text_and_kind(value: exp.Expression) -> tuple[str, str]:
     return "", ""
 
 
-def _exact(scalar: pa.Scalar) -> Bounds:
-    return Bounds(scalar, scalar)
-
-
 def _text(text: str, kind: pa.DataType) -> Bounds | None:
     """A text in a type of strings, binaries, dates or times; None for any other type."""
     if types.is_string(kind) or types.is_large_string(kind):
-        return _exact(pa.scalar(text, kind))
+        return Bounds.exact(pa.scalar(text, kind))
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         is_uuid = kind == pa.binary(16) and len(text) == len(str(UUID(int=0)))
-        return _exact(pa.scalar(UUID(text).bytes if is_uuid else text.encode("utf-8", "surrogateescape"), kind))
+        return Bounds.exact(pa.scalar(UUID(text).bytes if is_uuid else text.encode("utf-8", "surrogateescape"), kind))
     if types.is_time(kind):  # Arrow reads a time of day only as a part of a timestamp
-        return _exact(pa.scalar(f"1970-01-01 {text}").cast(pa.timestamp(kind.unit)).cast(kind))
+        return Bounds.exact(pa.scalar(f"1970-01-01 {text}").cast(pa.timestamp(kind.unit)).cast(kind))
     if types.is_date(kind) or types.is_timestamp(kind):
-        return _exact(pa.scalar(text).cast(kind))
+        return Bounds.exact(pa.scalar(text).cast(kind))
     return None
-
-
-def _number(text: str, kind: pa.DataType) -> Bounds | None:
-    """A number in a numeric type; None for any other type."""
-    number = Decimal(text)
-    if types.is_integer(kind):
-        limits = np.iinfo(kind.to_pandas_dtype())
-        if not limits.min <= number <= limits.max:
-            low, high = (pa.scalar(int(end), kind) for end in (limits.min, limits.max))
-            return Bounds(high, None) if number > 0 else Bounds(None, low)
-        down, up = (pa.scalar(end, kind) for end in (math.floor(number), math.ceil(number)))
-        return _exact(down) if down == up else Bounds(down, up)
-    if types.is_float16(kind):
-        kind = pa.float32()  # the type it is read as
-    if types.is_floating(kind):
-        with np.errstate(over="ignore"):
-            return _exact(pa.scalar(kind.to_pandas_dtype()(text), kind))
-    return Bounds(*decimals_around(number, kind)) if types.is_decimal(kind) else None
 
 
 def _remedy(kind: pa.DataType) -> str:
@@ -155,7 +109,8 @@ def _remedy(kind: pa.DataType) -> str:
     return "write a text in single quotes (texts are compared as texts: '10' < '9')" if texts else "cast it in the data"
 
 
-_RANKS = (types.is_signed_integer, types.is_unsigned_integer, types.is_floating)  # from narrow to wide ranges
+# from narrow to wide ranges; Arrow compares exactly within each
+_RANKS = (types.is_signed_integer, types.is_unsigned_integer, types.is_floating)
 _WIDE = 64  # bits of integers that float64 and int64 do not all hold
 MIRRORED = {"GT": "LT", "GTE": "LTE", "LT": "GT", "LTE": "GTE", "EQ": "EQ", "NEQ": "NEQ"}  # with the sides exchanged
 
@@ -235,7 +190,6 @@ _ORDER: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
     "LTE": operator.le,
 }
 _COLUMN = (exp.Column, exp.Bracket, exp.Dot)  # the last two for elements of lists, and fields below them
-_KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # Arrow compares exactly within
 
 
 def parse_condition(text: str) -> tuple[tuple[str, ...], Condition, Notes]:
@@ -378,7 +332,7 @@ def _either(nodes: Sequence[exp.Expression]) -> Condition:
     for node in nodes:
         if isinstance(node, exp.EQ) and not _compares_columns(node):
             column, value, _ = _operands(node)
-            equals.setdefault((column, kind_of(value) == "number"), []).append(value)
+            equals.setdefault((column, _text_and_kind(value)[1] == "number"), []).append(value)
         else:
             others.append(_condition(node))
     parts: list[Condition] = [partial(_among, column, values) for (column, _), values in equals.items()]
@@ -474,9 +428,9 @@ def _for_values(
     """
     at = schema.get_field_index(column)
     field = schema.field(at)
-    if is_integer_key(field) and all(kind_of(value) == "number" for value in values):
+    if is_integer_key(field) and all(_text_and_kind(value)[1] == "number" for value in values):
         return schema.set(at, field.with_type(pa.int64()))
-    texts = [value.name for value in values if ordered and kind_of(value) == "text"]
+    texts = [value.name for value in values if ordered and _text_and_kind(value)[1] == "text"]
     wrong = next((text for text in texts if not orders_as_text(field, text)), None)
     if wrong is not None:
         what, remedy = "integers, but texts are ordered differently ('10' < '9')", f"write {wrong} without quotes"
@@ -511,7 +465,7 @@ def _field(column: str, schema: pa.Schema) -> pc.Expression:
 def _both(name: str, one: str, other: str, schema: pa.Schema) -> pc.Expression:
     """A comparison of two columns; null if one of them is null."""
     fields, kinds = (_field(one, schema), _field(other, schema)), (schema.field(one).type, schema.field(other).type)
-    if kinds[0] != kinds[1] and not any(all(map(test, kinds)) for test in _KINDS):
+    if kinds[0] != kinds[1] and not any(all(map(test, kinds)) for test in _RANKS):
         mixed = compare_numbers(name, *fields, kinds)
         if mixed is None:
             shown = " and ".join(f"{column!r} ({kind})" for column, kind in zip((one, other), kinds, strict=True))

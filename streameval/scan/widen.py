@@ -23,15 +23,16 @@ DataType(double)
 >>> widen([pa.int64(), pa.float64()]) is None
 True
 
-A number in a filter or an edge of a bin lies between two values of a decimal type (`decimals_around`). Arrow's cast of
+A number in a filter or an edge of a bin lies between two values of a decimal type (`numbers_around`). Arrow's cast of
 decimals to floats does not round to the nearest float, so `nearest_floats` reads them as texts.
 """
 
 from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
@@ -183,24 +184,60 @@ def _widen_decimals(kinds: set[pa.DataType]) -> pa.DataType | None:
 EXACT = Context(prec=400)  # more digits than any decimal type has
 
 
-def decimals_around(number: Decimal, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scalar | None]:
-    """The largest value of a decimal type that is at most `number`, and the smallest that is at least `number`.
+class Bounds(NamedTuple):
+    """The values of a type that are nearest to a literal.
 
-    Both are Arrow scalars, and the same object if the type has the number; None if there is no such value.
+    Attributes
+    ----------
+    down : the largest value that is at most the literal; None if there is none
+    up : the smallest value that is at least the literal, the same object if the type has it; None if there is none
+    """
+
+    down: pa.Scalar | None
+    up: pa.Scalar | None
+
+    @classmethod
+    def exact(cls, scalar: pa.Scalar) -> Bounds:
+        """Of a literal that the type has."""
+        return cls(scalar, scalar)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the type contains the value of the literal."""
+        return self.down is self.up
+
+
+def numbers_around(text: str, kind: pa.DataType) -> Bounds | None:
+    """The values of a numeric type around a number; None for other types. Floats are rounded to the nearest.
 
     Examples
     --------
-    >>> [[end and str(end.as_py()) for end in decimals_around(Decimal(text), pa.decimal128(3, 1))]
+    >>> [[end and str(end.as_py()) for end in numbers_around(text, pa.decimal128(3, 1))]
     ...  for text in ("1.5", "1.52", "99.95", "-1e500")]
     [['1.5', '1.5'], ['1.5', '1.6'], ['99.9', None], [None, '-99.9']]
     """
-    step = Decimal((0, (1,), -kind.scale))
-    most = EXACT.multiply(step, Decimal(10**kind.precision - 1))
-    if number.copy_abs() > most:  # `abs` would round to 28 digits
-        end = pa.scalar(most.copy_sign(number), kind)
-        return (end, None) if number > 0 else (None, end)
-    down, up = (pa.scalar(number.quantize(step, rounding, EXACT), kind) for rounding in (ROUND_FLOOR, ROUND_CEILING))
-    return (down, down) if down == up else (down, up)
+    kind = pa.float32() if types.is_float16(kind) else kind  # the type it is read as
+    if types.is_floating(kind):
+        with np.errstate(over="ignore"):
+            return Bounds.exact(pa.scalar(kind.to_pandas_dtype()(text), kind))
+    number = Decimal(text)
+    if types.is_integer(kind):
+        limits = np.iinfo(kind.to_pandas_dtype())
+        least, most, step = Decimal(int(limits.min)), Decimal(int(limits.max)), Decimal(1)
+    elif types.is_decimal(kind):
+        step = Decimal((0, (1,), -kind.scale))
+        most = EXACT.multiply(step, Decimal(10**kind.precision - 1))
+        least = most.copy_negate()  # a minus sign would round to 28 digits
+    else:
+        return None
+    if not least <= number <= most:
+        return Bounds(_scalar(most, kind), None) if number > 0 else Bounds(None, _scalar(least, kind))
+    down, up = (_scalar(number.quantize(step, rounding, EXACT), kind) for rounding in (ROUND_FLOOR, ROUND_CEILING))
+    return Bounds.exact(down) if down == up else Bounds(down, up)
+
+
+def _scalar(number: Decimal, kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(int(number) if types.is_integer(kind) else number, kind)
 
 
 def nearest_floats(array: pa.Array) -> Array:

@@ -24,7 +24,7 @@ from streameval import Accumulator, Store, evaluate
 from streameval.errors import CorruptFileError, OptionError, SchemaError
 from streameval.kernels.exact import quotients
 from streameval.scan import plan, read
-from streameval.scan.widen import decimals_around, nearest_floats
+from streameval.scan.widen import nearest_floats, numbers_around
 
 ROWS, FILES = 400, 3
 TEXT = [f"id-{i}" for i in range(60)]
@@ -152,7 +152,7 @@ NUMBERS = [pa.decimal32(5, 2), pa.decimal64(18, 0), pa.decimal128(38, 0), pa.dec
 @example(10**38, 0, pa.decimal128(38, 0))
 def test_the_nearest_values_are_those_of_integers(digits: int, exponent: int, kind: pa.DataType) -> None:
     """Numbers of any length, and the ends of a type."""
-    found = decimals_around(Decimal(f"{digits}e{exponent}"), kind)
+    found = numbers_around(f"{digits}e{exponent}", kind)
     down, up = (None if end is None else int(Fraction(end.as_py()) * 10**kind.scale) for end in found)
     exact, most = digits * Fraction(10) ** (exponent + kind.scale), 10**kind.precision - 1
     assert down == (None if exact < -most else min(math.floor(exact), most))

@@ -50,12 +50,6 @@ _S3 = {  # pyiceberg's names of deltalake's storage options
 }
 
 
-def as_iceberg(data: object) -> bool:
-    """Whether an object is a `pyiceberg.table.Table`; pyiceberg is not imported."""
-    names = {(kind.__module__, kind.__qualname__) for kind in type(data).__mro__}
-    return ("pyiceberg.table", "Table") in names
-
-
 def open_table(text: str, options: Mapping[str, str], name: str) -> Table:
     """The table of a catalog, or of a metadata file.
 

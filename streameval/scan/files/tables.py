@@ -224,10 +224,8 @@ def misread(path: str) -> str:
     return found[0] if found else ""
 
 
-def as_uri(table: deltalake.DeltaTable) -> tuple[str, int] | None:
-    """URI and version of a `deltalake.DeltaTable`; None for anything else. deltalake is not imported."""
-    if all((kind.__module__, kind.__qualname__) != ("deltalake.table", "DeltaTable") for kind in type(table).__mro__):
-        return None
+def uri_of(table: deltalake.DeltaTable) -> tuple[str, int]:
+    """URI and version of a table."""
     text = table.table_uri.rstrip("/")
     if text.startswith("file://"):
         return unescape(text.removeprefix("file://")), table.version()
