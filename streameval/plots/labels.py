@@ -149,6 +149,7 @@ _SIDES = {
 _THRESHOLDS: WeakKeyDictionary[Line2D, Thresholds] = WeakKeyDictionary()
 # the largest x shown, and the size of the axes
 _PLACED: WeakKeyDictionary[Axes, tuple[float, tuple[float, float]]] = WeakKeyDictionary()
+_NEVER = math.nan, math.nan
 _UNFINISHED: WeakSet[Figure] = WeakSet()  # figures whose layout waits until all is drawn
 
 
@@ -164,17 +165,13 @@ def curves_on(ax: Axes) -> list[Line2D]:
 
 def arrange(figure: Figure, ax: Axes, limit: float) -> None:
     """Place legend and thresholds on the axes, and on the figure's other axes whose size has changed."""
+    _PLACED[ax] = limit, _NEVER
     if figure in _UNFINISHED:
-        _PLACED[ax] = limit, (math.nan, math.nan)
         return
     legend = ax.get_legend()
     if legend is not None:
         legend.remove()
-    _lay_out(figure)
-    _place(figure, ax, limit)
-    for other, before in [(other, _PLACED[other]) for other in figure.axes if other in _PLACED]:
-        if other is not ax and not np.allclose(_size(other), before[1], rtol=0.01):
-            _place(figure, other, before[0])
+    _place_all(figure)
 
 
 @contextmanager
@@ -185,10 +182,16 @@ def arrange_once(figure: Figure) -> Iterator[None]:
         yield
     finally:
         _UNFINISHED.discard(figure)
+    _place_all(figure)
+
+
+def _place_all(figure: Figure) -> None:
+    """Place what axes have that are new, then of those whose size has changed."""
     _lay_out(figure)
-    for ax in figure.axes:
-        if ax in _PLACED:
-            _place(figure, ax, _PLACED[ax][0])
+    placed = [(ax, *_PLACED[ax]) for ax in figure.axes if ax in _PLACED]
+    for ax, limit, before in sorted(placed, key=lambda one: one[2] != _NEVER):
+        if not np.allclose(_size(ax), before, rtol=0.01):
+            _place(figure, ax, limit)
 
 
 def _lay_out(figure: Figure) -> None:
