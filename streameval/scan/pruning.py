@@ -118,7 +118,7 @@ class Units:
         known = None
         with suppress(pa.ArrowException):  # the task that reads the rows reports the error
             if node.columns and set(node.columns) <= set(self.keys.column_names):
-                return Possible.exactly(evaluate_expression(node.pickled.expression(), self.keys))
+                return Possible.exactly(evaluate_expression(node.expression(), self.keys))
             known = _TESTS[node.call](self, node) if node.call in _TESTS else None
         return known or Possible(*[np.ones(self.size, np.bool_)] * 3)
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import ctypes
 import io
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -49,57 +50,53 @@ class Node:
     arguments : the arguments of a function
     value : see `call`; the scalar with the options of a function, or None
     columns : the columns that it reads, in the order of their first occurrence
-    pickled : how Arrow pickles it
+    expression : makes an expression of it alone
     """
 
     call: str
     arguments: tuple[Node, ...]
     value: Any
     columns: tuple[str, ...]
-    pickled: Pickled
+    expression: Callable[[], pc.Expression]
 
 
-@dataclass(frozen=True)
-class Pickled:
-    """A pickled expression: how to load it, the record batch, and the entries of its metadata."""
+def _tree(load: Any, batch: pa.RecordBatch, entries: Sequence[tuple[bytes, bytes]]) -> Node:
+    """The tree of a pickled expression: how to load it, its record batch, and the entries of the metadata of that.
 
-    load: Any
-    batch: pa.RecordBatch
-    entries: Sequence[tuple[bytes, bytes]]
+    There is no recursion, since a chain of conditions may be longer than Python's stack.
+    """
+    opened: list[tuple[int, str, list[Node]]] = [(0, "", [])]
+    options = None
+    for at, (key, text) in enumerate(entries):
+        expression = partial(_expression, load, batch, entries[at : at + 1])
+        if key == b"call":
+            opened.append((at, text.decode(), []))
+        elif key == b"options":
+            options = batch.column(int(text))[0]
+        elif key == b"end":
+            start, call, arguments = opened.pop()
+            columns = tuple(dict.fromkeys(column for argument in arguments for column in argument.columns))
+            expression = partial(_expression, load, batch, entries[start : at + 1])
+            opened[-1][2].append(Node(call, _flat(call, arguments), options, columns, expression))
+            options = None
+        elif key == b"literal":
+            opened[-1][2].append(Node("literal", (), batch.column(int(text))[0], (), expression))
+        elif key == b"field_ref":
+            name = text.decode()
+            opened[-1][2].append(Node("field", (), name, (name,), expression))
+        else:
+            raise ValueError(f"an entry {key!r}")
+    (root,) = opened[0][2]
+    return root
 
-    def expression(self) -> pc.Expression:
-        """An expression of these entries alone."""
-        batch = self.batch.replace_schema_metadata(pa.KeyValueMetadata(self.entries))
-        sink = io.BytesIO()
-        with pa.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return self.load(pa.py_buffer(sink.getvalue()))
 
-    def tree(self) -> Node:
-        """The tree of the entries; not by recursion, since a chain of conditions may be longer than Python's stack."""
-        opened: list[tuple[int, str, list[Node]]] = [(0, "", [])]
-        options = None
-        for at, (key, text) in enumerate(self.entries):
-            if key == b"call":
-                opened.append((at, text.decode(), []))
-            elif key == b"options":
-                options = self.batch.column(int(text))[0]
-            elif key == b"end":
-                start, call, arguments = opened.pop()
-                columns = tuple(dict.fromkeys(column for argument in arguments for column in argument.columns))
-                part = replace(self, entries=self.entries[start : at + 1])
-                opened[-1][2].append(Node(call, _flat(call, arguments), options, columns, part))
-                options = None
-            elif key == b"literal":
-                literal = self.batch.column(int(text))[0]
-                opened[-1][2].append(Node("literal", (), literal, (), replace(self, entries=[(key, text)])))
-            elif key == b"field_ref":
-                name = text.decode()
-                opened[-1][2].append(Node("field", (), name, (name,), replace(self, entries=[(key, text)])))
-            else:
-                raise ValueError(f"an entry {key!r}")
-        (root,) = opened[0][2]
-        return root
+def _expression(load: Any, batch: pa.RecordBatch, entries: Sequence[tuple[bytes, bytes]]) -> pc.Expression:
+    """An expression of some entries of the metadata of a pickled one."""
+    batch = batch.replace_schema_metadata(pa.KeyValueMetadata(entries))
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return load(pa.py_buffer(sink.getvalue()))
 
 
 def _flat(call: str, arguments: Sequence[Node]) -> tuple[Node, ...]:
@@ -124,7 +121,7 @@ def expression_tree(expression: pc.Expression) -> Node | None:
     try:
         load, (buffer,) = expression.__reduce__()
         batch = pa.ipc.open_file(buffer).get_batch(0)
-        return Pickled(load, batch, _metadata(batch.schema)).tree()
+        return _tree(load, batch, _metadata(batch.schema))
     except (pa.ArrowException, ValueError, TypeError, IndexError):
         return None
 
@@ -135,16 +132,13 @@ def _metadata(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     start = ctypes.cast(pointer(capsule, b"arrow_schema"), ctypes.POINTER(ctypes.c_void_p))[2]  # format, name, metadata
-    at, texts = (start or 0) + 4, list[bytes]()
-    for _ in range(2 * _int32(start)):
-        size = _int32(at)
+    count, at = ctypes.c_int32.from_address(start).value if start else 0, (start or 0) + 4
+    texts = list[bytes]()
+    for _ in range(2 * count):
+        size = ctypes.c_int32.from_address(at).value
         texts.append(ctypes.string_at(at + 4, size))
         at += 4 + size
     return list(pairwise(texts))[::2]
-
-
-def _int32(address: Any) -> int:
-    return int(ctypes.cast(address, ctypes.POINTER(ctypes.c_int32))[0])
 
 
 def expression_columns(expression: pc.Expression) -> tuple[str, ...]:
