@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from streameval import Store
 from streameval.store.files.published import content_of
-from streameval.store.nights.open_rows import OPEN as ROWS
+from streameval.store.nights.open_nights import OPEN as ROWS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,8 +25,7 @@ The modules, from the bottom up:
   ``fold`` (partitions to states, in this process or on a cluster), ``merge`` (states to an evaluation), ``slices``
   (stored slices, and filters that they answer), ``results`` (cached), ``history``, ``gate`` (select the nights to
   judge, and store the judgements), ``diagnosis`` (unusual facts of a night), ``statements`` (of late labels),
-  ``open_rows`` (rows that wait for labels), ``open_nights`` (when they close), ``maturity`` (metrics by the age of
-  labels);
+  ``open_nights`` (rows that wait for labels, and when they close), ``maturity`` (metrics by the age of labels);
 - ``context`` (the parts of a store), and what verbs share: ``backfill``, ``delivery`` (late labels of an update),
   ``vacuum``, ``evaluate``, ``attribution`` and ``info`` (descriptions and forecasts);
 - ``changing`` and ``store``: the verbs.

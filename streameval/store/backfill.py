@@ -31,8 +31,7 @@ from streameval.store.nights.configuration import (
 )
 from streameval.store.nights.fold import find_types, fold_partitions
 from streameval.store.nights.merge import spec_as_kept
-from streameval.store.nights.open_nights import find_recent, open_days
-from streameval.store.nights.open_rows import OPEN
+from streameval.store.nights.open_nights import OPEN, find_recent, open_days
 from streameval.store.nights.partitions import discover, find_rewritten, is_same
 from streameval.store.nights.statements import read_labels
 from streameval.wording import few, unknown_column

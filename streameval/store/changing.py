@@ -33,8 +33,7 @@ from streameval.store.nights.configuration import KEPT, Configuration, plain_opt
 from streameval.store.nights.fold import Night, find_types, fold_partitions
 from streameval.store.nights.judgements import POLICIES
 from streameval.store.nights.merge import labels_of
-from streameval.store.nights.open_nights import find_ahead, newest_day
-from streameval.store.nights.open_rows import OPEN
+from streameval.store.nights.open_nights import OPEN, find_ahead, newest_day
 from streameval.store.nights.partitions import Changes, compare_partitions, discover, select_entries
 from streameval.store.vacuum import bound_scores, vacuum
 from streameval.wording import few, plural, visible

@@ -15,9 +15,10 @@ from streameval.store.files.compaction import Compaction
 from streameval.store.files.ledger import Ledger, Snapshot
 from streameval.store.files.published import StateFiles
 from streameval.store.nights.configuration import Configuration
+from streameval.store.nights.fold import map_on_workers
 from streameval.store.nights.judgements import Judgements
 from streameval.store.nights.merge import Nights, PrefixMerge, columns_kept
-from streameval.store.nights.open_rows import OPEN
+from streameval.store.nights.open_nights import OPEN
 from streameval.store.nights.results import MetricSeries, ResultCache
 
 if TYPE_CHECKING:
@@ -74,15 +75,10 @@ class StoreContext:
     ) -> _Result:
         """Call ``function(item, engine)``, on one worker if there is a client, otherwise in this process."""
         workers = self.workers() if self.client is not None else None
+        engine = self.engine() if engine is None else engine
         if workers is None:
-            return function(item, engine or self.engine())
-        from streameval.engine.graphs import map_items  # imported here because it is slow
-
-        run = {"memory": max(1, workers.limit), "spill": workers.spill, "threads": workers.connection.width}
-        results: list[_Result] = map_items(
-            workers.connection, function, [((), item)], "evaluate", lambda _: None, **run
-        )
-        return results[0]
+            return function(item, engine)
+        return map_on_workers(workers, function, [((), item)], "evaluate", engine)[0]
 
     def evaluate(
         self,

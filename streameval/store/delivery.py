@@ -31,8 +31,15 @@ from streameval.store.nights.configuration import Runs
 from streameval.store.nights.fold import Folding, Night, check_written, map_on_workers
 from streameval.store.nights.maturity import Aging
 from streameval.store.nights.merge import Nights
-from streameval.store.nights.open_nights import close_night, find_closing, find_reopening, newest_day
-from streameval.store.nights.open_rows import OPEN, WORDS, OpenNight
+from streameval.store.nights.open_nights import (
+    OPEN,
+    WORDS,
+    OpenNight,
+    close_night,
+    find_closing,
+    find_reopening,
+    newest_day,
+)
 from streameval.store.nights.statements import (
     Statements,
     have_ids,

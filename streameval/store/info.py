@@ -17,8 +17,7 @@ from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
 from streameval.store.evaluate import nights_of
 from streameval.store.nights.drift import score_request
-from streameval.store.nights.open_nights import open_days
-from streameval.store.nights.open_rows import OPEN
+from streameval.store.nights.open_nights import OPEN, open_days
 from streameval.store.nights.partitions import day_of, select_entries
 from streameval.wording import few, plural, size, visible
 

@@ -25,8 +25,7 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import histogram_spec, to_histogram
 from streameval.store.files.entries import StoredState
 from streameval.store.files.published import PublishedFiles
-from streameval.store.nights.open_nights import forget_rows
-from streameval.store.nights.open_rows import OPEN
+from streameval.store.nights.open_nights import OPEN, forget_rows
 from streameval.store.nights.partitions import day_of
 from streameval.store.nights.statements import find_unused, write_all
 from streameval.wording import plural, size, visible

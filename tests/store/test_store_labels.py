@@ -19,8 +19,8 @@ from streameval.cli import main
 from streameval.errors import DataError, FormatError, LabelError, NullError, OptionError
 from streameval.store import delivery
 from streameval.store.files.published import content_of
-from streameval.store.nights import open_rows
-from streameval.store.nights.open_rows import OPEN, OpenNight, Segment
+from streameval.store.nights import open_nights
+from streameval.store.nights.open_nights import OPEN, OpenNight, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +105,7 @@ def test_any_order_of_nights_and_labels_gives_the_states_of_the_joined_files(del
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivery, "FAN", 2 if merging else 8)
         for name, rows in (("SEGMENT", 10), ("BATCH", 4)) if merging else ():
-            patch.setattr(open_rows, name, rows)
+            patch.setattr(open_nights, name, rows)
         where, store = Path(folder), Store(Path(folder, "store"), threads=1)
         first = next(step for step in order if isinstance(step, str))
         store.update(write_night(first, where / "data"), **what, **LATE)
@@ -210,7 +210,7 @@ def test_classes_and_units_that_arrive_late_give_the_states_of_the_joined_files(
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivery, "FAN", 2 if merging else 8)
         for name, rows in (("SEGMENT", 10), ("BATCH", 4)) if merging else ():
-            patch.setattr(open_rows, name, rows)
+            patch.setattr(open_nights, name, rows)
         where, store = Path(folder), Store(Path(folder, "store"), threads=1)
         start = [(3, 0, 1, 6, "b"), (4, 0, 0, None, None)]
         first = write_columns(where / "first.parquet", start, FURTHER)

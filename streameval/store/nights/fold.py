@@ -36,7 +36,7 @@ from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts, missing_scores
 from streameval.store.nights.configuration import arrow_type
 from streameval.store.nights.merge import finalize_nights
-from streameval.store.nights.open_rows import ROW, labels_for, with_units, write_rows
+from streameval.store.nights.open_nights import ROW, labels_for, with_units, write_rows
 from streameval.store.nights.partitions import fingerprint, is_same
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from streameval.states.late import LateLabels
     from streameval.store.files.published import StateFiles
     from streameval.store.nights.configuration import Configuration
-    from streameval.store.nights.open_rows import OpenNight
+    from streameval.store.nights.open_nights import OpenNight
     from streameval.store.nights.partitions import Partition
 
     _Planned = tuple[Partition, scan.Scan]  # a partition and its scan
@@ -141,13 +141,13 @@ def fold_partitions(
         results = [folding.fold(one, replace(workers, local=engine, ranges=[])) for one in due]
     elif workers and due:
         engine.progress.begin(sum(rows))
-        results = _fold_on_workers(workers, due, folding, engine)
-    elif sum(rows) < SMALL:
-        results = [folding.fold(one, alone) for one in due]
-    elif len(due) >= engine.threads and max(rows, default=0) < TASK_ROWS * engine.threads:
+        items = [(planned.pieces, (partition, planned)) for partition, planned in due]
+        results = map_on_workers(workers, folding.fold, items, "partition", engine)
+        check_written((night.entry for night in results if isinstance(night, Night)), files)
+    elif sum(rows) >= SMALL and len(due) >= engine.threads and max(rows) < TASK_ROWS * engine.threads:
         results = engine.each(partial(folding.fold, engine=alone), due, "partition")
     else:
-        results = [folding.fold(one, engine) for one in due]
+        results = [folding.fold(one, alone if sum(rows) < SMALL else engine) for one in due]
     folded = {partition.name: result for (partition, _), result in zip(due, results, strict=True)}
     nights, errors = dict[str, Night](), dict[str, DataError]()
     for partition in partitions:
@@ -155,8 +155,11 @@ def fold_partitions(
         result = folded.get(name) or planned
         if isinstance(result, DataError):
             errors[name] = result
-        else:
-            nights[name] = result if isinstance(result, Night) else _empty_night(partition, result, configuration)
+        elif isinstance(result, Night):
+            nights[name] = result
+        else:  # no readable rows
+            lost = "{}" if result is None else gather_facts((), (), (), result.skipped)
+            nights[name] = Night(_entry(partition, configuration.folding.label.empty(), (), lost), None)
     return nights, errors
 
 
@@ -166,12 +169,6 @@ def _attempt(work: Callable[[], _Result]) -> _Result | DataError:
         return work()
     except DataError as error:
         return error
-
-
-def _empty_night(partition: Partition, planned: scan.Scan | None, configuration: Configuration) -> Night:
-    """The night of a partition without readable rows."""
-    facts = "{}" if planned is None else gather_facts((), (), (), planned.skipped)
-    return Night(_entry(partition, configuration.folding.label.empty(), (), facts), None)
 
 
 def _plan(partition: Partition, configuration: Configuration, threads: int, *, skip: bool) -> scan.Scan | None:
@@ -227,22 +224,12 @@ def _unreadable_error(files: Sequence[tuple[str, str]]) -> CorruptFileError:
     return CorruptFileError(msg)
 
 
-def _fold_on_workers(
-    workers: ClusterEngine, due: Sequence[_Planned], folding: Folding, engine: ThreadEngine
-) -> list[Night | DataError]:
-    """Fold each partition on a worker; with few partitions, each uses several threads."""
-    items = [(planned.pieces, (partition, planned)) for partition, planned in due]
-    results: list[Night | DataError] = map_on_workers(workers, folding.fold, items, "partition", engine)
-    check_written((night.entry for night in results if isinstance(night, Night)), folding.files)
-    return results
-
-
 def map_on_workers(
     workers: ClusterEngine,
     function: Callable[[_Item, Engine], _Result],
     items: Sequence[tuple[Sequence[scan.Piece], _Item]],
     name: str,
-    engine: ThreadEngine,
+    engine: Engine,
 ) -> list[_Result]:
     """Map a function over nights on workers, with the pieces that it reads; few nights use several threads each."""
     from streameval.engine.graphs import map_items
@@ -292,16 +279,11 @@ class Folding:
         partition, planned = due
         result = _attempt(lambda: self._fold(partition, planned, engine, skip=bool(planned.skipped)))
         if isinstance(result, CorruptFileError):
-            result = _attempt(lambda: self._fold_readable(partition, planned, engine))
+            result = _attempt(lambda: self._fold(partition, planned, engine, skip=True))
+            if isinstance(result, Night) and result.entry.left_out and not self.skip:
+                self.files.delete(state.file for state in result.entry.states)
+                return _unreadable_error(result.entry.left_out)
         return result
-
-    def _fold_readable(self, partition: Partition, planned: scan.Scan, engine: Engine) -> Night:
-        """Fold the readable files of a partition; raises `CorruptFileError` if others may not be left out."""
-        night = self._fold(partition, planned, engine, skip=True)
-        if night.entry.left_out and not self.skip:
-            self.files.delete(state.file for state in night.entry.states)
-            raise _unreadable_error(night.entry.left_out)
-        return night
 
     def _fold(self, partition: Partition, planned: scan.Scan, engine: Engine, *, skip: bool) -> Night:
         """Fold a partition; damaged files are left out, or raise `DataError`."""

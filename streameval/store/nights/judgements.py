@@ -23,7 +23,7 @@ from streameval.rules import LIVE, Rule
 from streameval.scan.faults import other_format
 from streameval.store.files.delta import RowTable, data_files
 from streameval.store.files.published import PublishedFiles
-from streameval.store.nights.open_rows import OPEN
+from streameval.store.nights.open_nights import OPEN
 from streameval.store.nights.results import key_of
 from streameval.wording import canonical, few
 

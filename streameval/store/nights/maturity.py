@@ -24,8 +24,7 @@ from streameval.saving import Saved
 from streameval.store.files.entries import Aged
 from streameval.store.nights.fold import Folding, dependent_states
 from streameval.store.nights.merge import Column, Nights, finalize_nights
-from streameval.store.nights.open_nights import newest_day
-from streameval.store.nights.open_rows import OPEN, OpenNight
+from streameval.store.nights.open_nights import OPEN, OpenNight, newest_day
 from streameval.store.nights.partitions import select_entries
 from streameval.store.nights.statements import LabelsByAge, reach, read_others, read_statements
 from streameval.wording import canonical, digits, plural

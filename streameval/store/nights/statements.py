@@ -31,8 +31,7 @@ from streameval.states.late import (
     find_codes,
 )
 from streameval.store.nights.configuration import Delivered, Runs, arrow_type
-from streameval.store.nights.open_nights import newest_day, open_days
-from streameval.store.nights.open_rows import OPEN, OpenNight
+from streameval.store.nights.open_nights import OPEN, OpenNight, newest_day, open_days
 from streameval.store.nights.partitions import day_of
 
 if TYPE_CHECKING:
