@@ -530,10 +530,7 @@ def _fold(
                 counts = {}
             else:
                 newest = newest_day([*snapshot.entries, *_names(partitions)])
-                listed = delivery.rejects is not None
-                arrived = deliver(
-                    configuration, delivery.labels, newest, engine, files, verify=delivery.verify, rejects=listed
-                )
+                arrived = deliver(configuration, delivery, newest, engine, files)
                 configuration = arrived.configuration
                 nights, errors = fold_partitions(
                     partitions, configuration, engine, files, workers, skip=skip, late=arrived.labels

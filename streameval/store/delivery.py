@@ -330,41 +330,33 @@ class Arrived:
 
 
 def deliver(
-    configuration: Configuration,
-    labels: Sequence[str],
-    newest: int,
-    engine: ThreadEngine,
-    files: PublishedFiles,
-    *,
-    verify: bool = False,
-    rejects: bool = False,
+    configuration: Configuration, delivery: Delivery, newest: int, engine: ThreadEngine, files: PublishedFiles
 ) -> Arrived:
     """Add files of labels to the statements of a store.
 
     Parameters
     ----------
     configuration : that of the store, with types
-    labels : paths of the files; those that are known by name, size and time are left out, unless vacuum has deleted
-        statements since, or `verify`
+    delivery : the files; those that are known by name, size and time are left out, unless vacuum has deleted statements
+        since, or they are to be read again
     newest : the newest night of the store, as `date.toordinal`
     engine : reads the files
     files : publishes a run of the new statements
-    rejects : whether to list the statements
 
     Raises
     ------
     DataError
         If statements cannot be used, or contradict each other.
     """
-    delivered = configuration.statements
+    delivered, rejects = configuration.statements, delivery.rejects is not None
     if rejects and delivered.further:
         raise OptionError(
             f"rejects lists statements about labels alone, and {delivered.further[0]!r} arrives late as well: leave "
             "out rejects (--rejects)",
             "rejects",
         )
-    located = locate_all(labels)
-    numbers, arrivals = _number(located, delivered, newest, verify=verify)
+    located = locate_all(delivery.labels)
+    numbers, arrivals = _number(located, delivered, newest, verify=delivery.verify)
     due = [file for file in located if file.name in arrivals]
     parts = [
         _resolve_column(source, runs, configuration, arrivals, engine, files)

@@ -52,11 +52,8 @@ KEEP = {
     "delta.enableExpiredLogCleanup": "false",
     "delta.deletedFileRetentionDuration": "interval 0 days",  # of the names of removed files in checkpoints
 }
-FORGET = {  # short logs are fast: opening or writing a table lists all kept commits
-    "delta.logRetentionDuration": "interval 0 days",
-    "delta.enableExpiredLogCleanup": "true",
-    "delta.deletedFileRetentionDuration": "interval 0 days",
-}
+# short logs are fast: opening or writing a table lists all kept commits
+FORGET = KEEP | {"delta.logRetentionDuration": "interval 0 days", "delta.enableExpiredLogCleanup": "true"}
 MOMENT = 0.5  # seconds after which a commit that is cut is taken for one that will not be completed
 ATTEMPTS = 8  # a log that others change more often than that during one command is changed by commands in a loop
 _COMMIT = re.compile(r"(\d{20})\.json")

@@ -152,12 +152,6 @@ class Delivered(NamedTuple):
 NOTHING_DELIVERED = Delivered({"": Runs()})
 
 
-def _check_late(options: Mapping[str, Any]) -> None:
-    """Raise `OptionError` for what late labels do not go with."""
-    if options["approx_agc"]:
-        raise OptionError("late labels take no approx_agc; leave out approx_agc (--approx-agc)", "approx_agc")
-
-
 _MANY_SLICES = (
     "slice by a column of fewer values, or raise the store's limit with add (--max-slices), or set it in the first "
     "update"
@@ -236,7 +230,8 @@ class Configuration:
             )
         design = LabelDesign.of({name: option.rest for name, option in verb_options("evaluate").items()} | options)
         if options["on"]:
-            _check_late(options)
+            if options["approx_agc"]:
+                raise OptionError("late labels take no approx_agc; leave out approx_agc (--approx-agc)", "approx_agc")
             others = "size" if options["cluster"] else "drop"  # labels are few: clusters count the other rows
             if design is None and options["unlabelled"] == "error":
                 options["unlabelled"] = others
@@ -395,20 +390,17 @@ class Configuration:
     def only(self, due: frozenset[tuple[str, str]]) -> Configuration:
         """That of some states of a night, whose rows may lack weights and slices that were added later."""
         if due not in self._narrowed:
-            self._narrowed[due] = self._only(due)
+            groups = {group for group, _ in due}
+            sliced_by = {group.partition(".by ")[2] for group in groups}
+            options = self.options | select_slicings(self.options, lambda columns: ",".join(columns) in sliced_by)
+            options["weight"] = options["weight"] if "score" in groups else None
+            self._narrowed[due] = replace(self, options=options, due=due)
         return self._narrowed[due]
 
     @cached_property
     def _narrowed(self) -> dict[frozenset[tuple[str, str]], Configuration]:
         """The results of `only`, as most nights have the same states."""
         return {}
-
-    def _only(self, due: frozenset[tuple[str, str]]) -> Configuration:
-        groups = {group for group, _ in due}
-        sliced_by = {group.partition(".by ")[2] for group in groups}
-        options = self.options | select_slicings(self.options, lambda columns: ",".join(columns) in sliced_by)
-        options["weight"] = options["weight"] if "score" in groups else None
-        return replace(self, options=options, due=due)
 
     @cached_property
     def folding(self) -> Request:

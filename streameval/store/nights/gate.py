@@ -157,43 +157,33 @@ def store_rules(given: str | Sequence[str] | Mapping[str, str]) -> list[Rule]:
     return rules
 
 
+@dataclass(eq=False)
 class Gate:
     """One check of a store.
 
-    Parameters
+    Attributes
     ----------
     entries : all nights of the store, in order
-    nightly : MetricSeries
-        Computes and caches their metrics.
-    log : Judgements
-        Earlier judgements; new ones are added.
-    rules : sequence of Rule
-    mature : float
-        Hours after the end of a night during which rules on labels are pending.
-    now : datetime
-        The current time, UTC.
+    nightly : computes and caches their metrics
+    log : earlier judgements; new ones are added
+    rules : the rules
+    mature : hours after the end of a night during which rules on labels are pending
+    now : the current time, UTC
     """
 
-    def __init__(
-        self,
-        entries: Sequence[Entry],
-        nightly: MetricSeries,
-        log: Judgements,
-        rules: Sequence[Rule],
-        mature: float,
-        now: datetime,
-    ) -> None:
-        self.entries = entries
-        self.nightly = nightly
-        self.log = log
-        self.rules = rules
-        self.mature = mature
-        self.now = now
+    entries: Sequence[Entry]
+    nightly: MetricSeries
+    log: Judgements
+    rules: Sequence[Rule]
+    mature: float
+    now: datetime
+
+    def __post_init__(self) -> None:
         self._judged_now = 0
-        self.replicates = ReplicateCache(nightly.cache.location.child("replicates"), nightly, rules)
-        self.sharing = sum(rule.always and not rule.each for rule in rules)  # rules that share the error of a year
+        self.replicates = ReplicateCache(self.nightly.cache.location.child("replicates"), self.nightly, self.rules)
+        self.sharing = sum(rule.always and not rule.each for rule in self.rules)  # those that share the error of a year
         self._columns: dict[str, list[tuple[str, str]]] = {}
-        self._digests = {entry.partition: digests(entry) for entry in entries}
+        self._digests = {entry.partition: digests(entry) for entry in self.entries}
 
     def check(self, named: Sequence[str], since: str | None, *, again: bool, allow_incomplete: bool) -> Check:
         """Judge the nights that need it; see `Store.check`."""

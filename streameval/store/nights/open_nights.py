@@ -211,8 +211,10 @@ class _RowWriter:
             units = {name: batch.column(name) for name in self._blocks.columns}
             rows = Batch(np.zeros(numbers.size, np.uint8), None, units, kept=numbers, origin=origin)
             more[_BLOCK] = self._blocks.numbers(rows).astype(np.uint8)
-        columns = [more[name] if name in more else _decoded(batch.column(name)) for name in self.schema.names]
-        self._held.append(pa.Table.from_arrays(list(map(pa.array, columns)), schema=self.schema))
+        columns = [pa.array(more[name] if name in more else batch.column(name)) for name in self.schema.names]
+        # batches are read one by one, so they have no dictionaries
+        columns = [one.dictionary_decode() if isinstance(one, pa.DictionaryArray) else one for one in columns]
+        self._held.append(pa.Table.from_arrays(columns, schema=self.schema))
         self._rows += batch.num_rows
 
     def flush(self) -> None:
@@ -242,19 +244,9 @@ class _RowWriter:
         if self._labels.own:
             labelled |= table[self._labels.column].is_valid().to_numpy()
         at = np.flatnonzero(labelled)
-        self.labelled.append(_placed(table, at, self._start + at))
+        self.labelled.append(table.take(pa.array(at)).append_column(_PLACE, pa.array(self._start + at)))
         self._start += self._rows
         self._rows = 0
-
-
-def _decoded(column: pa.Array) -> pa.Array:
-    """A column without a dictionary, since batches are read one by one."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def _placed(rows: pa.Table, at: Array, places: Array) -> pa.Table:
-    """Some rows of a table with their places in the night."""
-    return rows.take(pa.array(at)).append_column(_PLACE, pa.array(places))
 
 
 def _find(rows: pa.Table, ids: IdTable, seen: Array | None = None) -> Array:

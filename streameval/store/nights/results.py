@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -205,34 +205,27 @@ def _action(version: int) -> str:
     return f"version {version}"
 
 
+@dataclass(eq=False)
 class MetricSeries:
     """Cached results of a snapshot.
 
-    Parameters
+    Attributes
     ----------
-    snapshot : Snapshot
-    stored : Nights
-        All nights of the snapshot.
-    engine : Engine
-        Computes the results that are not cached.
-    cache : ResultCache
+    snapshot : a version of the store
+    stored : all of its nights
+    engine : computes the results that are not cached
+    cache : the others
     evaluate : evaluates nights, as `Nights.evaluate`
     """
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        stored: Nights,
-        engine: Engine,
-        cache: ResultCache,
-        evaluate: Callable[..., Evaluation],
-    ) -> None:
-        self.snapshot = snapshot
-        self.stored = stored
-        self.configuration = stored.configuration
-        self.engine = engine
-        self.cache = cache
-        self.evaluate = evaluate
+    snapshot: Snapshot
+    stored: Nights
+    engine: Engine
+    cache: ResultCache
+    evaluate: Callable[..., Evaluation]
+
+    def __post_init__(self) -> None:
+        self.configuration = self.stored.configuration
         self._columns: dict[str, list[Column]] = {}
 
     def columns(self, **options: object) -> list[Column]:

@@ -218,9 +218,6 @@ class LabelsByAge:
     def _ids(self) -> IdTable:
         return table_of(self.every, self.configuration)
 
-    def _resolve(self, statements: Statements) -> LateLabels:
-        return resolve_all(statements, cast("LateSource", self.configuration.late), self.configuration)[0]
-
     @property
     def _is_timed(self) -> bool:
         return bool(cast("LateSource", self.configuration.late).time)
@@ -236,13 +233,14 @@ class LabelsByAge:
 
     def resolve(self, own: Statements, name: str, ages: Sequence[int]) -> list[LateLabels]:
         """The labels of a night, from its own statements up to each age; those of equal statements are one object."""
+        source = cast("LateSource", self.configuration.late)
         times = own.times if self._is_timed else (own.nights + 1 - _EPOCH) * _DAY
         resolved: dict[int, LateLabels] = {}
         labels = []
         for age in ages:
             rows = np.flatnonzero(times <= reach(name, age))
             if rows.size not in resolved:
-                resolved[rows.size] = self._resolve(own.only(rows))
+                resolved[rows.size] = resolve_all(own.only(rows), source, self.configuration)[0]
             labels.append(resolved[rows.size])
         return labels
 
