@@ -7,11 +7,11 @@ directories: these rows are numbered in each night. Nights can be sent to a work
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections import UserDict
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from streameval.engine.fold import Folded
 from streameval.errors import FormatError, OptionError
@@ -27,7 +27,7 @@ from streameval.store.nights.configuration import REPORTED
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
@@ -43,25 +43,12 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
 
 
-class LazyStates(Mapping[tuple[str, str], "State"]):
-    """States that are read on demand.
-
-    Parameters
-    ----------
-    readers : mapping of (group, column) to a callable that reads the state
-    """
-
-    def __init__(self, readers: Mapping[tuple[str, str], Callable[[], State]]) -> None:
-        self._readers = readers
+class LazyStates(UserDict[tuple[str, str], Any]):
+    """States by (group, column), made of callables that read them on demand."""
 
     def __getitem__(self, key: tuple[str, str]) -> State:
-        return self._readers[key]()
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._readers)
-
-    def __len__(self) -> int:
-        return len(self._readers)
+        state: State = self.data[key]()
+        return state
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ class ReplicateCache:
             size, kept = 0, set[str]()
             for file in map(self._file, reversed(entries[-NIGHTS:])):
                 content = _pack(self._night(file)) if file in self._new else b""
-                size += len(content) or self._size(file)
+                size += len(content) or self.location.filesystem.get_file_info(self.location.child(file).path).size or 0
                 if size > MOST_BYTES:
                     break
                 if content:
@@ -181,9 +181,6 @@ class ReplicateCache:
 
     def _file(self, entry: Entry) -> str:
         return f"{key_of(entry.partition, *(text for state in entry.states for text in state.content))}.arrow"
-
-    def _size(self, file: str) -> int:
-        return self.location.filesystem.get_file_info(self.location.child(file).path).size or 0
 
     def _column(self, rule: Rule) -> Column:
         if rule.name not in self._columns:
