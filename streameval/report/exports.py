@@ -117,8 +117,8 @@ def prometheus(samples: Iterable[Sample], meanings: Mapping[str, str] | None = N
 
 def _labels(labels: Mapping[str, str]) -> str:
     """Labels in braces; their names have letters, digits and underscores alone."""
-    names = {name: re.sub(r"\W", "_", one, flags=re.ASCII) for name, one in plain_names(labels).items()}
-    pairs = (f'{re.sub("^(?=[0-9])", "_", names[name])}="{_escape(text, quote=True)}"' for name, text in labels.items())
+    names = plain_names(labels, "")
+    pairs = (f'{names[name]}="{_escape(text, quote=True)}"' for name, text in labels.items())
     return f"{{{','.join(pairs)}}}" if labels else ""
 
 
