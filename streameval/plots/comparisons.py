@@ -189,28 +189,22 @@ def _lacks(result: Scalar) -> bool:
 
 
 def _slices(results: Sequence[Scalar], column: str, metric: str, of: str | None) -> tuple[list[Scalar], Scalar | None]:
-    """Values of the slices, most rows first, and that of all rows."""
+    """Values of the slices, most rows first, and that of all rows; an error names the slicings or metrics there are."""
     named = [r for r in results if r.metric == metric and of in (None, r.of) and r.baseline is None]
     sliced = [r for r in named if r.slice is not None and ",".join(r.slice) == column]
     if not sliced:
-        raise _no_slices(results, column, metric)
+        values = [r for r in results if r.slice and r.baseline is None]
+        by = list(dict.fromkeys(",".join(r.slice or ()) for r in values))
+        there = f"{hint(column, by)}there are slices by: {'; '.join(by) or 'nothing, since by was not given'}"
+        if column in by:
+            metrics = list(dict.fromkeys(r.metric for r in values if ",".join(r.slice or ()) == column))
+            there = f"{hint(metric, metrics)}there are: {', '.join(metrics)}"
+        raise OptionError(f"there is no {metric} by {column!r}; {there}")
     columns = dict.fromkeys(str(r.of) for r in sliced)
     if len(columns) > 1:
         raise OptionError(f"{metric} by {column!r} was computed for {', '.join(columns)}; say which with of=")
     whole = next((r for r in named if r.slice is None and r.of == sliced[0].of), None)
     return sorted(sliced, key=lambda r: -r.rows), whole
-
-
-def _no_slices(results: Sequence[Scalar], column: str, metric: str) -> OptionError:
-    """The error for a slicing or a metric that was not computed: it names the slicings, or the metrics of this one."""
-    values = [r for r in results if r.slice and r.baseline is None]
-    by = list(dict.fromkeys(",".join(r.slice or ()) for r in values))
-    if column in by:
-        metrics = list(dict.fromkeys(r.metric for r in values if ",".join(r.slice or ()) == column))
-        there = f"{hint(metric, metrics)}there are: {', '.join(metrics)}"
-    else:
-        there = f"{hint(column, by)}there are slices by: {'; '.join(by) or 'nothing, since by was not given'}"
-    return OptionError(f"there is no {metric} by {column!r}; {there}")
 
 
 def _dots(ax: Axes, at: Array, shown: Sequence[Scalar], looks: Sequence[tuple[str, str]]) -> None:

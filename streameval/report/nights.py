@@ -227,21 +227,16 @@ def _recent(judgements: Sequence[Judgement]) -> Iterator[Block]:
     rules = dict.fromkeys((one.rule, one.text) for one in judgements)
     for i, (rule, text) in enumerate(rules):
         by_night = {one.partition: one for one in judgements if one.rule == rule}
-        lines = {
-            "value": [Scalar.certain(rule, by_night[name].value) if name in by_night else None for name in names],
-            "usual": [Scalar.certain(rule, by_night[name].usual) if name in by_night else None for name in names],
-        }
-        limits = limits_of(Rule.read(text))
-        lines |= {name: [_limit(limit, by_night.get(night), rule) for night in names] for name, limit in limits.items()}
-        lines |= window_lines([by_night.get(name) for name in names])
+        judged = [by_night.get(name) for name in names]
+        lines = {"value": [Scalar.certain(rule, one.value) if one else None for one in judged]}
+        limits: dict[str, Callable[[float], float]] = {"usual": float, **limits_of(Rule.read(text))}
+        for name, limit in limits.items():
+            lines[name] = [Scalar.certain(rule, limit(one.usual)) if one else None for one in judged]
+        lines |= window_lines(judged)
         lines = {name: line for name, line in lines.items() if sum(_defined(one) for one in line) > 1}
         failed = [name for name, one in by_night.items() if not one.passed]
         if lines:
             yield from pictures.nights(text if rule == text else f"{rule}: {text}", names, lines, failed, f"rule-{i}")
-
-
-def _limit(limit: Callable[[float], float], one: Judgement | None, rule: str) -> Scalar | None:
-    return None if one is None else Scalar.certain(rule, limit(one.usual))
 
 
 def window_lines(judgements: Sequence[Judgement | None]) -> dict[str, list[Scalar | None]]:

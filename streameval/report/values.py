@@ -399,7 +399,7 @@ _NAMED = 3  # columns that a sentence names
 _SAID = 3  # metrics that a sentence mentions
 
 
-def join_words(parts: Sequence[str], last: str = "and") -> str:
+def join_words(parts: Sequence[str]) -> str:
     """Join the parts of a list in a sentence.
 
     Examples
@@ -407,7 +407,7 @@ def join_words(parts: Sequence[str], last: str = "and") -> str:
     >>> join_words(["a"]), join_words(["a", "b"]), join_words(["a", "b", "c"])
     ('a', 'a and b', 'a, b and c')
     """
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}"
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def join_few(names: Sequence[str], most: int = _NAMED) -> str:
