@@ -208,10 +208,7 @@ def _have_column(inputs: Sequence[Callable[[list[str]], Holding]], name: str) ->
 
 def _holding_of(item: object, columns: list[str]) -> Holding:
     """The holding of one input."""
-    if not isinstance(item, File):
-        return in_memory.holding(item, columns, 0)
-    (holding,) = footers.holdings([item], columns, skip=False, parallel=False)
-    return holding if isinstance(holding, Holding) else Holding(item.name, (), ())
+    return cast("Holding", next(_holdings([item], columns, skip=False, parallel=False)))  # none is skipped
 
 
 def _items(data: object, tables: Tables) -> Iterator[object]:

@@ -32,7 +32,7 @@ from streameval.scan.faults import READ_ERRORS, other_format, reason, unreadable
 from streameval.scan.files import iceberg
 from streameval.scan.files.tables import HIVE_NULL, LiveFile, Tables, live_files, rewriting_versions
 from streameval.scan.files.uris import Uri, local_path, mask_uri
-from streameval.scan.files.walk import DELTA, ICEBERG, Entry, LocalTree, Tree, recognise, summaries, tree_of
+from streameval.scan.files.walk import DELTA, ICEBERG, Entry, LocalTree, Tree, recognise, tree_of
 from streameval.scan.pieces import Constant
 from streameval.wording import unescape, visible
 
@@ -404,7 +404,7 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
     root = root_of(base.path if base.is_dir else posixpath.dirname(base.path))
     plain = [entry for entry in found if not (entry.is_dir or any(_is_below(entry.real, d) for d in deltas))]
     chosen, left = recognise(plain, where.filesystem) if where.pattern or base.is_dir else (plain, [])
-    others = {where.name_of(path): reason for path, reason in summaries(left)}
+    others = {where.name_of(path): reason for path, reason in left}
     tables.others |= others
     files += [_file(where, entry, root, base) for entry in chosen]
     if not files:

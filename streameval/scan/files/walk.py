@@ -41,7 +41,7 @@ from streameval.scan.faults import READ_ERRORS
 from streameval.scan.parquet.pages import exactly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 
 TEMPORARY = (
@@ -280,8 +280,8 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NUMBERS = re.compile(rf"{_UUID}|[0-9a-f]{{8,}}|[0-9]+", re.IGNORECASE)  # shorter hexadecimal numbers may be words
 
 
-def recognise(files: Sequence[Entry], filesystem: fs.FileSystem) -> tuple[list[Entry], list[tuple[Entry, str]]]:
-    """The files that are Parquet, and the others, each with the reason why it is left out.
+def recognise(files: Sequence[Entry], filesystem: fs.FileSystem) -> tuple[list[Entry], list[tuple[str, str]]]:
+    """The files that are Parquet; of the others, the first path of each kind, and why they are left out.
 
     Parameters
     ----------
@@ -293,42 +293,31 @@ def recognise(files: Sequence[Entry], filesystem: fs.FileSystem) -> tuple[list[E
         return data, []
     named = {file.path for file in data}
     kinds: dict[str, list[Entry]] = {}
-    others: list[tuple[Entry, str]] = []
+    others: dict[tuple[str, str], list[str]] = {}
     for file in (file for file in files if file.path not in named):
+        kind = _NUMBERS.sub("#", posixpath.basename(file.path))
         if posixpath.splitext(file.path)[0] in named:
-            others.append((file, "named like a copy of the file without this suffix; rename it to have it read, or "))
+            why = "named like a copy of the file without this suffix; rename it to have it read, or "
+            others.setdefault((kind, why), []).append(file.path)
         elif file.size == 0:
-            others.append((file, "empty; "))
+            others.setdefault((kind, "empty; "), []).append(file.path)
         else:
-            kinds.setdefault(_kind(file), []).append(file)
-    for kind in kinds.values():
-        sample = _sample(kind)
+            kinds.setdefault(kind, []).append(file)
+    for kind, alike in kinds.items():
+        sample = _sample(alike)
         if any(_is_parquet(file, filesystem) for file in sample):
-            data += kind
+            data += alike
         else:
-            opened = f" ({len(sample)} of them were opened)" if len(sample) < len(kind) else ""
-            others += [(file, f"not Parquet, which begins with PAR1{opened}; ") for file in kind]
+            opened = f" ({len(sample)} of them were opened)" if len(sample) < len(alike) else ""
+            others[kind, f"not Parquet, which begins with PAR1{opened}; "] = [file.path for file in alike]
     suffix = next((suffix for suffix in SUFFIXES if data and all(file.path.endswith(suffix) for file in data)), None)
     remedy = "remove such files, or name the files to read"
     if suffix:
         remedy = f"name the data by a pattern such as **/*{suffix} to exclude such files"
-    return data, [(file, f"{reason}{remedy}") for file, reason in others]
-
-
-def summaries(others: Iterable[tuple[Entry, str]]) -> list[tuple[str, str]]:
-    """The first path of each kind with its reason, and the number of files of the kind in the reason."""
-    kinds: dict[tuple[str, str], list[str]] = {}
-    for file, reason in others:
-        kinds.setdefault((_kind(file), reason), []).append(file.path)
-    return [
-        (min(paths), f"{f'{len(paths):,} files of such a name are ' if paths[1:] else ''}{reason}")
-        for (_, reason), paths in kinds.items()
+    return data, [
+        (min(paths), f"{f'{len(paths):,} files of such a name are ' if paths[1:] else ''}{why}{remedy}")
+        for (_, why), paths in others.items()
     ]
-
-
-def _kind(file: Entry) -> str:
-    """The name of a file with its numbers replaced."""
-    return _NUMBERS.sub("#", posixpath.basename(file.path))
 
 
 def _sample(files: Sequence[Entry]) -> list[Entry]:
