@@ -500,8 +500,7 @@ def _pair_said(pair: Sequence[Scalar]) -> str:
     for verdict in ("better", "worse"):
         found = [each for each in pair if each.verdict == verdict]
         if found:
-            named = [_size_said(each, first and i == 0) for i, each in enumerate(found[:_SAID])]
-            sizes = join_words([*named, *[f"{len(found) - _SAID} more"] * (len(found) > _SAID)])
+            sizes = join_few([_size_said(each, first and i == 0) for i, each in enumerate(found)], _SAID)
             parts.append(f"{one} is {verdict} than {other} in {sizes}" if first else f"{verdict} in {sizes}")
             first = False
     unclear = [each for each in pair if each.verdict == "not shown" and each.ci_lower is not None]
