@@ -31,6 +31,7 @@ MANY = 8  # mean rows per value of the `partial` low bits, from which pieces are
 REPETITIVE = 8  # items of a kind are kept apart if they are at least 1/8 of all, since all others are copied
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
 _ITEMS, _SHARE = 1 << 16, 8  # items with counts: at least as many at a time, or this part of the rows
+_FEW = 1 << 14  # rows for which a builder has room at first: the system must clear all memory of larger buffers
 _LEAST = 1 << 12  # smallest number of rows that are collected at a time, for any budget
 _READ = 1 << 20  # items of stored tables that are collected at a time
 BLOCK = 1 << 16  # rows from which hot keys are counted at a time, so that they stay in the cache
@@ -65,7 +66,8 @@ class SegmentBuilder:
         self.budget = budget
         self._items: SegmentBuilder | None = None  # items with counts, if others have none
         self._counted = counted
-        self._allocate(max(capacity, 1))
+        self.capacity = max(capacity, 1)
+        self._allocate(min(self.capacity, _FEW))
         self._size = 0
         self._hot: hot.HotKeys | None = None
         self._may_learn = not (counted or layout.weighted or layout.partial)
@@ -93,19 +95,28 @@ class SegmentBuilder:
         width = layout.dtype.itemsize + 8 * (layout.words - 1 + layout.weighted + counted)
         return cls(layout, budget, min(rows, max(_LEAST, budget.scratch // share // (2 * width + 4))), counted=counted)
 
-    def _allocate(self, capacity: int) -> None:
+    def _allocate(self, rows: int) -> None:
         """Make the buffers for a number of rows."""
-        layout, self.capacity = self.layout, capacity
-        self._words = fresh_array((capacity,), layout.dtype)
-        self._codes = fresh_array((capacity,), np.uint32)
-        self._rest = fresh_array((capacity, layout.words - 1), np.uint64)
-        self._counts = fresh_array((capacity if self._counted else 0,), np.int64)
-        self._weights = fresh_array((capacity if layout.weighted else 0,), np.float64)
+        layout = self.layout
+        self._words = fresh_array((rows,), layout.dtype)
+        self._codes = fresh_array((rows,), np.uint32)
+        self._rest = fresh_array((rows, layout.words - 1), np.uint64)
+        self._counts = fresh_array((rows if self._counted else 0,), np.int64)
+        self._weights = fresh_array((rows if layout.weighted else 0,), np.float64)
+
+    def _grow(self) -> None:
+        """Make the buffers for as many rows as the capacity, and move the collected rows to them."""
+        few = self._words, self._codes, self._rest, self._counts, self._weights
+        self._allocate(self.capacity)
+        buffers = self._words, self._codes, self._rest, self._counts, self._weights
+        for buffer, values in zip(buffers, few, strict=True):
+            buffer[: len(values)] = values
 
     def shrink(self, capacity: int) -> None:
         """Collect at most `capacity` rows at a time from now on, because another builder shares the memory."""
         self._flush()
-        self._allocate(max(capacity, 1))
+        self.capacity = max(capacity, 1)
+        self._allocate(min(self.capacity, _FEW))
 
     def add(
         self,
@@ -215,6 +226,8 @@ class SegmentBuilder:
         """Slices of the input rows, each with the slice of the buffers that receives it."""
         done = 0
         while done < rows:
+            if self._size + rows - done > self._codes.size < self.capacity:
+                self._grow()
             if self._size == self.capacity:
                 self._flush()
             count = min(rows - done, self.capacity - self._size, BLOCK if self._hot else rows)
