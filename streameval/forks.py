@@ -1,11 +1,11 @@
 """Forks: what a forked child must not inherit, reset in one place.
 
 A child has the memory of its parent, but only the thread that forked. A lock that another thread held stays locked for
-ever, and a pool waits for threads that no longer exist. So pools live no longer than a call (`compute`), and locks that
-outlive a call are made by `new_lock`, which the child releases. Importing and compiling have locks of their own, so a
-fork waits up to 3 s in total for modules that streameval uses (`_LAZY`), for loops, and for deltalake, while other
-threads import, compile or reload them. It does not wait for other modules: what they import may wait for the fork. What
-has not ended by then is refused in the child.
+ever, and a pool waits for threads that no longer exist. So threads live no longer than a call (`map_threads`), and
+locks that outlive a call are made by `new_lock`, which the child releases. Importing and compiling have locks of their
+own, so a fork waits up to 3 s in total for modules that streameval uses (`_LAZY`), for loops, and for deltalake, while
+other threads import, compile or reload them. It does not wait for other modules: what they import may wait for the
+fork. What has not ended by then is refused in the child.
 
 Spill files are shared with the parent, so a child that spills begins a file of its own (`streameval.budget`).
 """
@@ -18,19 +18,21 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
-from types import MethodType, ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from streameval.errors import StreamevalError
 from streameval.posix import around_forks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from threading import Lock, RLock
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _PATIENCE = 3.0  # seconds that a fork waits in total for modules and locks
 _LAZY = {  # packages that are imported when they are first used, so perhaps while another thread forks
@@ -80,30 +82,58 @@ def on_fork(reset: Callable[[], object]) -> None:
     _RESETS.append(reset)
 
 
-def compute(graph: Mapping[Any, Any], keys: Sequence[Hashable], threads: int) -> list[Any]:
-    """Results of some tasks of a Dask graph, in threads that end with the call.
+def map_threads(
+    function: Callable[[T], R], items: Sequence[T], threads: int, cancel: Callable[[], object] = lambda: None
+) -> list[R]:
+    """Map a function over items in this thread and in others that end with the call; the results are in order.
 
-    Dask's own pool outlives the call, and its threads do not survive a fork. Dask's schedulers are called directly,
-    since Dask imports `distributed` to find one by name, and `dask.threaded` takes a lock at every call.
+    The calling thread works, too: a thread that waited would hand its processor to one that must be woken for it.
+
+    Parameters
+    ----------
+    function : called with one item
+    items : the items, begun in order
+    threads : largest number of threads
+    cancel : called when an item has failed, to end the others early; no further item is begun
+
+    Raises
+    ------
+    BaseException
+        The first that `function` raised in any thread.
 
     Examples
     --------
-    >>> compute({"a": (abs, -3), "b": (max, "a", 2)}, ["b", "a"], 2)
-    [3, 3]
+    >>> map_threads(abs, [-3, 2, -1], 2)
+    [3, 2, 1]
     """
-    from dask.local import get_async, get_sync
+    results: dict[int, R] = {}
+    remaining, lock = iter(range(len(items))), threading.Lock()
+    failures: list[BaseException] = []
 
-    if threads == 1:
-        return list(get_sync(graph, keys))
-    pool = ThreadPoolExecutor(threads)
+    def work() -> None:
+        try:
+            while not failures:
+                with lock:
+                    i = next(remaining, None)
+                if i is None:
+                    return
+                results[i] = function(items[i])
+        except BaseException as error:
+            failures.append(error)
+            cancel()
+
+    others = [threading.Thread(target=work) for _ in range(min(threads, len(items)) - 1)]
+    for thread in others:
+        thread.start()
+    work()
+    for thread in others:
+        thread.join()
     try:
-        return list(get_async(pool.submit, threads, graph, keys, get_id=threading.get_ident, pack_exception=_pack))
+        if failures:
+            raise failures[0]
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _pack(error: BaseException, _dumps: Callable[[object], bytes]) -> tuple[BaseException, TracebackType | None]:
-    return error, error.__traceback__
+        failures.clear()  # an error has the frames that hold it, and so all that they hold
+    return [results[i] for i in range(len(items))]
 
 
 def is_forked() -> bool:

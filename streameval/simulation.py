@@ -59,7 +59,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streameval.errors import OptionError, StreamevalError
-from streameval.forks import compute
+from streameval.forks import map_threads
 from streameval.posix import available_threads
 from streameval.saving import check_local
 from streameval.wording import explains_arguments
@@ -625,7 +625,7 @@ def simulate(
         ROC AUC of the scores against the *true* labels, in (0, 1), without weights. Against the observed labels, it is
         ½ + (AUC − ½)(s − t), where s and t are the shares of truly positive messages among those labelled 1 and 0.
     threads : int, optional
-        Number of threads of Dask's threaded scheduler; by default one for each processor that this process may use.
+        Number of threads; by default one for each processor that this process may use.
     overwrite : bool
         Whether to replace an earlier simulation in ``out``. No other files in it are ever removed.
     progress : callable, optional
@@ -671,10 +671,9 @@ def simulate(
     path = Path(out)
     stage = prepare(path, overwrite=overwrite)
     run = Run(model, stage, partitions, threads, progress)
-    graph = {("night", partition): (run.write, partition) for partition in range(partitions)}
     try:
         _ = model.ranks, model.keys  # cached properties, computed once before the threads need them
-        written = compute(graph, list(graph), threads)
+        written = map_threads(run.write, range(partitions), threads)
     except BaseException as error:
         run.discard()
         if isinstance(error, OSError):

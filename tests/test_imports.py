@@ -132,15 +132,15 @@ def test_no_folder_is_crowded() -> None:
     assert max(counts.values()) <= LARGEST_FOLDER, counts.most_common(3)
 
 
-def test_dask_is_imported_in_two_places_only() -> None:
-    """Graphs run in threads that end with the call, as forks need it, or on clusters."""
+def test_dask_is_imported_for_clusters_only() -> None:
+    """Threads of this process need no graphs."""
     users = {
         str(path.relative_to(PACKAGE))
         for path in FILES
         for module, _ in imported(path)
         if module.split(".")[0] in {"dask", "distributed"}
     }
-    assert {user for user in users if not user.startswith("engine/")} == {"forks.py"}
+    assert {Path(user).parent.name for user in users} == {"engine"}
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,8 @@ class Engine(Protocol):
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
         """Fold `rows` rows (−1 if unknown) into every state of the plan, in one pass; raises what `fold` raises."""
 
-    def each(self, function: Callable[[T], R], items: Sequence[T], name: str) -> list[R]:
-        """Map a function over items on threads of this process; `name` labels the tasks."""
+    def each(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Map a function over items on threads of this process."""
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; shards of all states are finalized in parallel."""

@@ -363,9 +363,9 @@ class ClusterEngine:
             intervals = [cut for cut, _ in balance_ranges(current, buckets(current), len(nodes))]
             rows, at = exchange(futures[0::2], [{work.ROWS: cut} for cut in intervals], key, tasks=SPLITS), work.ROWS
 
-    def each(self, function: Callable[[T], R], items: Sequence[T], name: str) -> list[R]:
+    def each(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Map a function over items on threads of this process."""
-        return self.local.each(function, items, name)
+        return self.local.each(function, items)
 
 
 def _row_bytes(plan: Plan, rows: int) -> int:

@@ -1,17 +1,15 @@
 """The engine on threads of this process.
 
-A run consists of two graphs. The first folds every task and merges the states as a tree; the second finalizes shards.
-Both run on Dask's threaded scheduler, because the kernels release the GIL. Tasks call `Progress` regularly, which
-raises an exception once the run is cancelled.
+A run folds every task and merges the states as a tree, and then finalizes shards, on threads of this process, because
+the kernels release the GIL. Tasks call `Progress` regularly, which raises an exception once the run is cancelled.
 """
 
 from __future__ import annotations
 
 import errno
-import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -33,7 +31,7 @@ from streameval.engine.fold import (
     warn_of_little,
 )
 from streameval.errors import SpillError
-from streameval.forks import compute
+from streameval.forks import map_threads
 from streameval.kinds import whole
 from streameval.metrics.finalize import combine, partials
 from streameval.posix import available_memory, available_threads
@@ -50,10 +48,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     R = TypeVar("R")
-    Graph = dict[str, tuple[Callable[..., R], int | list[str]]]
-
-
-FAN_IN = 2
 
 
 class CancelledError(Exception):
@@ -67,10 +61,13 @@ class Progress:
     ----------
     report : callable, optional
         Called with the numbers of rows folded and of all rows, −1 if unknown, by one thread at a time.
+    whole : Progress, optional
+        That of the whole run, of which this is a step: it is told of the rows, and may go on if the step is cancelled.
     """
 
-    def __init__(self, report: Callable[[int, int], None] | None = None) -> None:
+    def __init__(self, report: Callable[[int, int], None] | None = None, whole: Progress | None = None) -> None:
         self._report = report
+        self._whole = whole
         self._rows = self._total = 0
         self._lock = threading.Lock()
         self._cancelled = False
@@ -83,6 +80,8 @@ class Progress:
         """Report `rows` further rows; raises `CancelledError` if the run is cancelled."""
         if self._cancelled:
             raise CancelledError
+        if self._whole is not None:
+            self._whole(rows)
         if self._report is not None:
             with self._lock:
                 self._rows += rows
@@ -101,46 +100,45 @@ class Progress:
             self.cancel()
 
 
-def map_tasks(function: Callable[[T], R], items: Sequence[T], name: str, threads: int) -> list[R]:
-    """Map a function over items on Dask's threads; the results are in order."""
-    if len(items) < 2 or threads == 1:  # nothing to schedule, so a small night need not wait for Dask's import
-        return [function(item) for item in items]
-    graph = _calls(function, items, name)
-    return compute(graph, list(graph), threads)
-
-
 def tree(
-    function: Callable[[T], R], items: Sequence[T], merge: Callable[[Sequence[R]], R], name: str, threads: int
+    function: Callable[[T], R],
+    items: Sequence[T],
+    merge: Callable[[Sequence[R]], R],
+    threads: int,
+    cancel: Callable[[], object],
 ) -> R:
-    """Map a function over items and merge the results as a tree of bounded fan-in, so that few are alive at a time."""
-    if len(items) == 1:
-        return function(items[0])
-    graph = _calls(function, items, name)
-    level, depth = list(graph), 0
-    while len(level) > 1:
-        depth += 1
-        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-        level = [f"merge-{depth}-{i}" for i in range(len(groups))]
-        graph |= {key: (merge, group) for key, group in zip(level, groups, strict=True)}
-    merged: R = compute(graph, level, threads)[0]
-    return merged
+    """Map a function over items and merge the results as a binary tree, as soon as both of two neighbours are there.
 
+    So few results are alive at a time. The arguments are those of `streameval.forks.map_threads`.
 
-def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> Graph[R]:
-    """A graph with a task for each item; tasks carry the index of their item, since Dask would search the item."""
+    Examples
+    --------
+    >>> tree(str, range(5), "+".join, 2, print)
+    '0+1+2+3+4'
+    """
+    lock = threading.Lock()
+    waiting: dict[tuple[int, int], R] = {}
 
-    def call(i: int) -> R:
-        return function(items[i])
+    def merge_upwards(i: int) -> None:
+        result, level, width = function(items[i]), 0, len(items)
+        while width > 1:
+            if i ^ 1 < width:
+                with lock:
+                    neighbour = waiting.pop((level, i ^ 1), None)
+                    if neighbour is None:
+                        waiting[level, i] = result
+                        return
+                result = merge([neighbour, result] if i & 1 else [result, neighbour])
+            i, level, width = i >> 1, level + 1, width + 1 >> 1
+        waiting[level, 0] = result
 
-    return {f"{name}-{i}": (call, i) for i in range(len(items))}
-
-
-_WORTH_THREADS = 1 << 20  # bytes of states; smaller states are finalized faster than Dask starts threads
+    map_threads(merge_upwards, range(len(items)), threads, cancel)
+    return waiting.popitem()[1]
 
 
 @dataclass(frozen=True)
 class ThreadEngine:
-    """Runs every step on Dask's threaded scheduler; see `streameval.engine.Engine`.
+    """Runs every step on threads of this process; see `streameval.engine.Engine`.
 
     Attributes
     ----------
@@ -188,9 +186,10 @@ class ThreadEngine:
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
         """Fold all tasks in one pass; their states are merged as a tree."""
         self.progress.begin(rows)
-        one = partial(fold, plan=plan, budget=self.budget, capacity=self.capacity(plan), progress=self.progress)
+        step = Progress(whole=self.progress)
+        one = partial(fold, plan=plan, budget=self.budget, capacity=self.capacity(plan), progress=step)
         warn_of_little(self.limit, pieces, plan.specs, self.threads)
-        folded = tree(one, self.assigned(pieces, rows, plan), merge, "fold", self.threads)
+        folded = tree(one, self.assigned(pieces, rows, plan), merge, self.threads, step.cancel)
         self.budget.release_freed()
         return folded
 
@@ -217,8 +216,8 @@ class ThreadEngine:
         pa.default_memory_pool().release_unused()  # memory left over from reading
         return finish(run(first, self.budget, self.each))
 
-    def each(self, function: Callable[[T], R], items: Sequence[T], name: str) -> list[R]:
-        """Map a function over items; cancelling the run ends the map before the next item."""
+    def each(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Map a function over items; if one fails, or the run is cancelled, no further one is begun."""
 
         def one(item: T) -> R:
             self.progress(0)
@@ -226,7 +225,7 @@ class ThreadEngine:
             self.budget.relieve()
             return result
 
-        return map_tasks(one, items, name, self.threads)
+        return map_threads(one, items, self.threads)
 
     def dump(self, state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Serialise a state on all threads."""
@@ -240,8 +239,7 @@ class ThreadEngine:
             i, shard = item
             return partials(jobs[i][0], shard, jobs[i][1], self.budget)
 
-        small = len(shards) == len(jobs) and sum(sys.getsizeof(state) for state, _ in jobs) < _WORTH_THREADS
-        parts = (replace(self, threads=1) if small else self).each(one, shards, "finalize")
+        parts = self.each(one, shards)
         by_job: list[list[list[list[Any]]]] = [[] for _ in jobs]
         for (i, _), part in zip(shards, parts, strict=True):
             by_job[i].append(part)

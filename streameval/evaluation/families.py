@@ -175,7 +175,7 @@ class Replication:
         Several are finalized per task, because one takes about as long as scheduling a task.
         """
         several = [jobs[i : i + _REPLICATES] for i in range(0, len(jobs), _REPLICATES)]
-        return [row for rows in engine.each(_compute_all, several, "replicates") for row in rows]
+        return [row for rows in engine.each(_compute_all, several) for row in rows]
 
 
 def _compute_all(jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:

@@ -511,7 +511,7 @@ def _fill_ranked(jobs: Sequence[_Job], tables: Sequence[Array], each: Mapper) ->
         return [cast("BlockReplicates", jobs[i].split).rank(means) for i in some]
 
     several = [due[i : i + _TOGETHER] for i in range(0, len(due), _TOGETHER)]
-    if parts := [part for parts in each(rank, several, "rank") for part in parts]:
+    if parts := [part for parts in each(rank, several) for part in parts]:
         rankings, ends = Rankings.of(parts, means), np.cumsum([len(part.rows) for part in parts])
         for metric in metrics:
             for i, values in zip(due, np.split(metric.of_rankings(rankings), ends[:-1]), strict=True):

@@ -185,7 +185,7 @@ def _windows(runs: Iterable[Sequence[State]], schema: pa.Schema, each: Mapper) -
             if stop - first == 1:
                 yield stored_batches(parts[first], schema)
             else:
-                yield from each(lambda part: list(stored_batches(part, schema)), parts[first:stop], "store")
+                yield from each(lambda part: list(stored_batches(part, schema)), parts[first:stop])
 
 
 def _items(state: State) -> int:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     K = TypeVar("K", State, "Round")
 
 
-Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]  # takes a function, items and a task name
+Mapper = Callable[[Callable[[Any], Any], Sequence[Any]], Sequence[Any]]  # takes a function and items
 
 Rows = Mapping[str, KeyedCounts]  # the keyed counts of a state, by name
 
@@ -86,7 +86,7 @@ class FirstRound(Round, Protocol):
         """The spec of the state that holds the rows."""
 
 
-def one_by_one(function: Callable[[T], R], items: Sequence[T], _: str) -> list[R]:
+def one_by_one(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Map a function over items in this thread."""
     return [function(item) for item in items]
 
@@ -102,7 +102,7 @@ def run(first: Round, budget: Budget, each: Mapper = one_by_one) -> list[list[An
     current: Round | None = first
     values = []
     while current is not None:
-        visits = each(partial(current.visit, budget=budget), current.intervals(budget), current.name)
+        visits = each(partial(current.visit, budget=budget), current.intervals(budget))
         values.append([value for value, _ in visits])
         current = merge([part for _, part in visits]) if current.hands_on else None
         del visits  # they hold the rows of this round, which the next one does not need

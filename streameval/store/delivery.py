@@ -211,7 +211,7 @@ def relabel_nights(
     touch = partial(_touch, folding=folding, ids=ids, nights={*nights})
     try:
         if workers is None:
-            touched = engine.each(partial(touch, engine=replace(engine, threads=1)), open_nights, "night")
+            touched = engine.each(partial(touch, engine=replace(engine, threads=1)), open_nights)
         else:
             touched = map_on_workers(workers, touch, [((), entry) for entry in open_nights], "night", engine)
             check_written((entry for _, entry in touched if entry is not None), files)
@@ -256,7 +256,7 @@ def close_nights(context: StoreContext, configuration: Configuration, entries: M
     with engine.progress:
         stored = Nights([*entries.values()], configuration, context.compaction)
         aging = Aging.of(stored, replace(engine, threads=1), newest)
-        closed = engine.each(lambda entry: close_night(aging.close(entry)), closing, "night")
+        closed = engine.each(lambda entry: close_night(aging.close(entry)), closing)
     return {entry.partition: entry for entry in closed}
 
 
@@ -275,7 +275,7 @@ def reopen_nights(context: StoreContext, configuration: Configuration, entries: 
             night = OpenNight.read(entry, files)
             return folding.relabel(night.add(night.find(ids_of(labels))[1]), alone)
 
-        return {entry.partition: entry for entry in engine.each(relabel, reopened, "night")}
+        return {entry.partition: entry for entry in engine.each(relabel, reopened)}
 
 
 FAN = 8  # number of runs that are merged into one

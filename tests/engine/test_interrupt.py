@@ -132,7 +132,7 @@ def test_a_cancelled_run_ends_before_the_next_shard(threads: int) -> None:
         started.append(item)
         engine.progress.cancel()
 
-    refuses(CancelledError, "", engine.each, work, list(range(100)), "work")
+    refuses(CancelledError, "", engine.each, work, list(range(100)))
     assert len(started) <= threads
 
 

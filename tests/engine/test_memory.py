@@ -32,8 +32,9 @@ from streameval import budget as memory
 from streameval import evaluate, posix, scan
 from streameval.budget import Budget, SpillFile, parse_bytes
 from streameval.engine import fold
-from streameval.engine.threads import map_tasks, tree
+from streameval.engine.threads import tree
 from streameval.errors import OptionError, SpillError
+from streameval.forks import map_threads
 from streameval.kernels import jit
 from streameval.scan.pieces import Piece, TableSource
 from streameval.states.keyed import counts as runs
@@ -494,11 +495,17 @@ def test_an_error_in_one_task_ends_the_others(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_graph_keeps_order_and_passes_errors_on(threads: int) -> None:
+def test_threads_keep_order_and_pass_errors_on(threads: int) -> None:
     """Results come in the order of the items, a tree merges all of them, and an error is the task's own."""
-    assert map_tasks(lambda x: x * x, list(range(100)), "square", threads) == [x * x for x in range(100)]
-    assert tree(lambda x: [x], list(range(100)), lambda parts: [*chain(*parts)], "list", threads) == list(range(100))
-    refuses(ZeroDivisionError, "", map_tasks, lambda x: 1 / x, [2, 1, 0], "divide", threads)
+    assert map_threads(lambda x: x * x, range(100), threads) == [x * x for x in range(100)]
+    for count in range(1, 40):
+        items = list(range(count))
+        assert tree(lambda x: [x], items, lambda parts: [*chain(*parts)], threads, lambda: None) == items
+    cancelled: list[bool] = []
+    refuses(
+        ZeroDivisionError, "", map_threads, lambda x: 1 / x, [2, 1, *[0] * 100], threads, lambda: cancelled.append(True)
+    )
+    assert 1 <= len(cancelled) <= threads
 
 
 def test_the_spill_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -693,6 +700,6 @@ def test_an_absent_spill_directory_is_no_fault_of_a_stored_state(tmp_path: Path)
             1 << 20,
             Budget(600_000, tmp_path / "absent"),
             states[0].spec,
-            lambda f, items, _: [f(i) for i in items],
+            lambda f, items: [f(i) for i in items],
         )
     _assert_names(caught.value, tmp_path / "absent")

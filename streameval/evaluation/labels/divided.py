@@ -137,11 +137,11 @@ class _Division:
         place = first + (", …" if len({piece.name for piece in pieces}) > 1 else "")
         what = f"{place}: label column {source.column!r}"
         with budget.reserved(scratch_bytes(pieces, threads=self.engine.threads)):
-            batches = [one for many in self.engine.each(self._divide, self.tables.tasks, "labels") for one in many]
+            batches = [one for many in self.engine.each(self._divide, self.tables.tasks) for one in many]
         tables, values = join_labels([batch.values for batch in batches], what)
         values = values if own is None else cast_labels(values, own, what)
         each = partial(self._resolve_part, batches=batches, tables=tables)
-        parts = self.engine.each(each, range(1 << self.bits), "labels")
+        parts = self.engine.each(each, range(1 << self.bits))
         conflicts = sum(part.conflicts.size for part in parts)
         if conflicts and source.conflicts != "drop":
             self._refuse(parts, conflicts)

@@ -212,7 +212,7 @@ class _Draw:
         pieces, step, draws = files.scan.pieces, 4 * files.engine.budget.threads, list[_Draws]()
         for i in range(0, len(pieces), step):
             limits = draws[0].limits(self.most) if draws else None
-            more = files.engine.each(partial(self.of_piece, limits=limits), pieces[i : i + step], "draw")
+            more = files.engine.each(partial(self.of_piece, limits=limits), pieces[i : i + step])
             draws = [one for one in (*draws, *more) if one is not None]
             draws = [self.smallest(draws)] if draws else []
         if not draws:

@@ -230,7 +230,7 @@ class LateSource:
             return self._no_statements(schema, name)
         self._check_memory(tables, engine)
         read = partial(_read_piece, source=self, tables=tables)
-        return tables.ours, tables.theirs, engine.each(read, tables.tasks, "labels")
+        return tables.ours, tables.theirs, engine.each(read, tables.tasks)
 
     def find_tables(self, schema: pa.Schema, name: str, engine: Engine) -> LabelTables | None:
         """The tables of labels, before they are read; None if none has rows. See `read_parts`."""

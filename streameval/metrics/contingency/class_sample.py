@@ -460,7 +460,7 @@ def _all_cells(
 ) -> tuple[_Cells, int, int]:
     """The cells with a class, the number of clusters, and the rows of the largest without a class."""
     read = partial(_cells, table, budget, of_clusters=of_clusters)
-    parts = each(read, table.cells.intervals(_INTERVAL), "cells")
+    parts = each(read, table.cells.intervals(_INTERVAL))
     if not parts:
         raise LabelError(f"no row has a cluster in {table.spec.cluster!r}")
     cells = _Cells(*map(np.concatenate, zip(*(one for one, _, _ in parts), strict=True)))

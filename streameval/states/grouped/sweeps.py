@@ -274,7 +274,7 @@ class GroupSweep:
 
         together = max(1, min(len(intervals) // _COUNTS, _TALLY // max(1, cells)))
         stretches = [intervals[i : i + together] for i in range(0, len(intervals), together)]
-        above = np.concatenate([np.zeros((1, 2, 1 + codes.size), np.int64), *each(count_rows, stretches, "count")])
+        above = np.concatenate([np.zeros((1, 2, 1 + codes.size), np.int64), *each(count_rows, stretches)])
         return cls(rows, member, intervals, np.cumsum(above, axis=0, out=above))
 
     @cached_property
@@ -507,7 +507,7 @@ def small_tables(grouped: TaggedGroups, budget: Budget, each: Mapper) -> dict[by
         return [SummarisedCounts(*pair) for pair in zip(states, summaries, strict=True)]
 
     stretches = [places[a:b] for a, b in pairwise(bounds)]
-    tables = (one for some in each(summarise, stretches, "tables") for one in some)
+    tables = (one for some in each(summarise, stretches) for one in some)
     return dict(zip(table.names.take(pa.array(places)).to_pylist(), tables, strict=True))
 
 

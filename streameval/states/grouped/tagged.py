@@ -244,7 +244,7 @@ class TaggedGroups(Grouped):
             held = keyed.holding(budget)
             most = min(SLAB, keyed.most(held))
             separate = partial(_of_interval, keyed, most, (self.words(name), places, count, held))
-            for part in each(separate, keyed.intervals(most), "separate"):
+            for part in each(separate, keyed.intervals(most)):
                 for place, segment in part:
                     found[place][name] = (*found[place].get(name, ()), segment)
         return found

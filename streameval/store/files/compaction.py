@@ -164,7 +164,7 @@ class Compaction:
                 merged = [self._merge(groups[0], mean, due, engine.budget, engine.each)]
             else:
                 merge = partial(self._merge, mean=mean, due=due, budget=engine.budget, each=one_by_one)
-                merged = engine.each(merge, groups, "merged")
+                merged = engine.each(merge, groups)
             used = {part for group in groups for part in group}
             parts = [*(part for part in parts if part not in used), *merged]
             new += merged

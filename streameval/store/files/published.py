@@ -57,9 +57,7 @@ if TYPE_CHECKING:
     from streameval.store.files.location import Location
     from streameval.typing import Array
 
-    Each = Callable[
-        [Callable[[Any], Any], Sequence[Any], str], list[Any]
-    ]  # maps a function over items, as `Engine.each`
+    Each = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]  # maps a function over items, as `Engine.each`
     Dumped = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 
@@ -372,11 +370,11 @@ class StateFiles(PublishedFiles):
         """
         bounded = isinstance(due, HistogramSpec)
         if not due.traits.additive:
-            return each(lambda name: self.read(name, budget, due), names, "state")
+            return each(lambda name: self.read(name, budget, due), names)
         count = max(1, min(PARTS, nbytes // LEAST_BYTES), nbytes // MOST_BYTES, -(-len(names) // TOGETHER))
         count = min(count, -(-len(names) // (FEWEST if bounded else 1)))
         parts = [names[i * len(names) // count : (i + 1) * len(names) // count] for i in range(count)]
-        return each(lambda part: self._read(part, budget, due), parts, "state")
+        return each(lambda part: self._read(part, budget, due), parts)
 
     def _read(self, names: Sequence[str], budget: Budget | None, due: StoredSpec | None) -> State:
         """The state that several files hold together; on failure, the error names the first unreadable one."""

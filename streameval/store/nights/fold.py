@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 
     _Planned = tuple[Partition, scan.Scan]  # a partition and its scan
 
-SMALL = 1 << 17  # rows that one thread folds in less time than importing Dask takes
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -134,7 +132,7 @@ def fold_partitions(
     """
     plans = {p.name: _attempt(partial(_plan, p, configuration, engine.threads, skip=skip)) for p in partitions}
     due = [(p, planned) for p in partitions if isinstance(planned := plans[p.name], scan.Scan) and planned.pieces]
-    rows, alone = [planned.rows for _, planned in due], replace(engine, threads=1)
+    rows = [planned.rows for _, planned in due]
     folding, results = Folding(configuration, files, skip, late), list[Night | DataError]()
     few = workers is not None and len(due) < workers.connection.workers
     if workers and few and max(rows, default=0) >= TASK_ROWS * workers.connection.threads:
@@ -144,10 +142,10 @@ def fold_partitions(
         items = [(planned.pieces, (partition, planned)) for partition, planned in due]
         results = map_on_workers(workers, folding.fold, items, "partition", engine)
         check_written((night.entry for night in results if isinstance(night, Night)), files)
-    elif sum(rows) >= SMALL and len(due) >= engine.threads and max(rows) < TASK_ROWS * engine.threads:
-        results = engine.each(partial(folding.fold, engine=alone), due, "partition")
+    elif len(due) >= engine.threads and max(rows, default=0) < TASK_ROWS * engine.threads:
+        results = engine.each(partial(folding.fold, engine=replace(engine, threads=1)), due)
     else:
-        results = [folding.fold(one, alone if sum(rows) < SMALL else engine) for one in due]
+        results = [folding.fold(one, engine) for one in due]
     folded = {partition.name: result for (partition, _), result in zip(due, results, strict=True)}
     nights, errors = dict[str, Night](), dict[str, DataError]()
     for partition in partitions:

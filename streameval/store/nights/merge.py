@@ -186,7 +186,7 @@ class Nights:
             def read(name: str, spec: StoredSpec = spec) -> ScoreHistogram:
                 return to_histogram(cast("ScoreCounts", self.files.files.read(name, engine.budget, spec)))
 
-            parts += engine.each(read, column.names, "bounded")
+            parts += engine.each(read, column.names)
         merged: State = reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
         return merged
 

@@ -28,7 +28,6 @@ from streameval.store.files.delta import data_files
 from streameval.store.files.entries import SCHEMA, Entry
 from streameval.store.files.location import Location
 from streameval.store.files.published import PublishedFiles, seal, unseal
-from streameval.store.nights import fold
 from streameval.store.nights.results import ResultCache
 
 
@@ -171,7 +170,6 @@ def test_a_store_that_cannot_be_written_is_evaluated(store, monkeypatch):
 def test_a_disk_that_fills_is_left_as_it_was(tmp_path, monkeypatch, threads):
     """States written before the disk was full belong to no version, and the next update needs their room."""
     store, rename = Store(tmp_path / "store", threads=threads), PublishedFiles._rename
-    monkeypatch.setattr(fold, "SMALL", 0)  # nights are folded in parallel
 
     def fill(self: PublishedFiles, part: Path, name: str) -> None:
         if next(left) == 5:
