@@ -116,7 +116,11 @@ def prometheus(samples: Iterable[Sample], meanings: Mapping[str, str] | None = N
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    """Labels in braces; their names have letters, digits and underscores alone."""
+    """Labels in braces; their names have letters, digits and underscores alone, and differ.
+
+    >>> _labels({"a.b": "x", "a-b": "y"})
+    '{a_b_cd02="x",a_b_8dfa="y"}'
+    """
     names = plain_names(labels, "")
     pairs = (f'{names[name]}="{_escape(text, quote=True)}"' for name, text in labels.items())
     return f"{{{','.join(pairs)}}}" if labels else ""
