@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from functools import cached_property
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
 from types import MethodType, ModuleType
@@ -110,9 +111,13 @@ def map_threads(
     remaining, lock = iter(range(len(items))), threading.Lock()
     failures: list[BaseException] = []
 
+    def begin_no_more() -> None:
+        with lock:
+            deque(remaining, 0)
+
     def work() -> None:
         try:
-            while not failures:
+            while True:
                 with lock:
                     i = next(remaining, None)
                 if i is None:
@@ -120,18 +125,20 @@ def map_threads(
                 results[i] = function(items[i])
         except BaseException as error:
             failures.append(error)
+            begin_no_more()
             cancel()
 
     others = [threading.Thread(target=work) for _ in range(min(threads, len(items)) - 1)]
-    for thread in others:
-        thread.start()
-    work()
-    for thread in others:
-        thread.join()
     try:
+        for thread in others:
+            thread.start()
+        work()
+        for thread in others:
+            thread.join()
         if failures:
             raise failures[0]
     finally:
+        begin_no_more()  # after an interrupt, which does not wait for the others
         failures.clear()  # an error has the frames that hold it, and so all that they hold
     return [results[i] for i in range(len(items))]
 
