@@ -521,15 +521,15 @@ def _read(
     """The id columns of files, and their statements; each file is a delivery."""
     kinds = {column: configuration.types[name] for name, column in configuration.late_ids.items()}
     schema = pa.schema({column: WORDS[kind] for column, kind in kinds.items()})
-    ours, theirs, parts = source.read_parts(schema, "the store", engine)
-    parts = [part for part in parts if part.fates.size]
-    for own, other in zip(ours, theirs, strict=True) if parts else ():
+    tables = source.find_tables(schema, "the store", engine)
+    parts = [part for part in source.read_parts(tables, engine) if part.fates.size]
+    for own, other in zip(tables.ours, tables.theirs, strict=True) if parts else ():
         if own.kind != kinds[own.name]:
             raise SchemaError(
                 f"{parts[0].name}: column {other.name!r} has texts or other numbers than the ids of the store, "
                 f"which are {kinds[own.name]} integers: cast it"
             )
-    return theirs, parts
+    return tables.theirs, parts
 
 
 def _statements(part: StatementPart, number: int, newest: int) -> Statements:

@@ -44,11 +44,11 @@ def with_late_fields(source: LateSource | None, scanned: Scan, engine: Engine) -
         if one.column in schema.names:
             continue
         tables = one.find_tables(schema, name, engine)
-        field = pa.field(one.column, pa.null()) if tables is None else tables.schema.field(one.column)
+        field = tables.schema.field(one.column)
         try:
             id_type(field.type if one.has_ids else pa.null(), one.column)
         except SchemaError as error:
-            raise SchemaError(f"{tables.tasks[0][0].name if tables else name}: {error}") from None
+            raise SchemaError(f"{tables.tasks[0][0].name}: {error}") from None
         schema = schema.append(late_field(field))
     return replace(scanned, schema=schema)
 

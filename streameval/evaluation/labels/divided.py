@@ -64,13 +64,14 @@ def read_labels(source: LateSource, scanned: Scan, engine: Engine) -> Statements
     OptionError
         If the memory is too small.
     """
-    name, own = scanned.pieces[0].name, source.own_type(scanned.schema)
-    tables = source.find_tables(scanned.schema, name, engine)
-    if tables is not None and isinstance(engine, ThreadEngine) and not source.rejects:
+    schema = scanned.schema
+    own = schema.field(source.column).type if source.column in schema.names else None
+    tables = source.find_tables(schema, scanned.pieces[0].name, engine)
+    if isinstance(engine, ThreadEngine) and not source.rejects:
         again = scanned.rows >= 0 and all(piece.rows >= 0 for piece, _ in tables.tasks)
         if again and (tables.rows > _PART_ROWS or tables.rows * tables.row_bytes > engine.budget.limit / STATE_SHARE):
             return _Division.of(source, tables, engine).resolve(own)
-    return Statements.of(source, *source.read_parts(scanned.schema, name, engine), own)
+    return Statements.of(source, tables.ours, tables.theirs, source.read_parts(tables, engine), own)
 
 
 class _Batch(NamedTuple):

@@ -72,6 +72,7 @@ _ROW_BYTES, _TEXT_BYTES = 112, 56  # bytes of a statement while all are resolved
 _READ_FROM_DATA = (
     "score", "cluster", "classes", "changed_from", "sketch", "weight", "unit", "mean_over", "examples"
 )  # fmt: skip
+_NOWHERE = "the table of labels"  # in place of a file, if no table has rows
 _LISTED = 20  # ids in the message about conflicts
 _DUPLICATE, _NULL_ID, _SUPERSEDED, CONFLICT, _LATER = range(1, 6)  # what becomes of a statement; 0: it is in effect
 FATES = _LATER + 1
@@ -204,14 +205,8 @@ class LateSource:
             return column
         return (LateId if isinstance(column, IdName) else LateColumn)(column, IdName(self.on[0][0]))
 
-    def own_type(self, schema: pa.Schema) -> pa.DataType | None:
-        """The type of the label column of the data, of which `schema` is that; None if they have none."""
-        return schema.field(self.column).type if self.column in schema.names else None
-
-    def read_parts(
-        self, schema: pa.Schema, name: str, engine: Engine
-    ) -> tuple[Sequence[IdColumn], Sequence[IdColumn], list[StatementPart]]:
-        """The id columns of the data and of the table, and all statements as they were read.
+    def find_tables(self, schema: pa.Schema, name: str, engine: Engine) -> LabelTables:
+        """The tables of labels, before they are read; those without rows have no types.
 
         Parameters
         ----------
@@ -221,23 +216,13 @@ class LateSource:
         Raises
         ------
         DataError
-            If a column is missing or cannot be used, or a time is null.
-        OptionError
-            If the statements do not fit into the memory.
+            If a column is missing or cannot be used.
         """
-        tables = self.find_tables(schema, name, engine)
-        if tables is None:
-            return self._no_statements(schema, name)
-        self._check_memory(tables, engine)
-        read = partial(_read_piece, source=self, tables=tables)
-        return tables.ours, tables.theirs, engine.each(read, tables.tasks)
-
-    def find_tables(self, schema: pa.Schema, name: str, engine: Engine) -> LabelTables | None:
-        """The tables of labels, before they are read; None if none has rows. See `read_parts`."""
         scans = [found for one in self.inputs() if (found := self.scan_input(one, engine)) is not None]
-        if not scans:
-            return None
         pieces = [piece for found in scans for piece in found.pieces]
+        if not pieces:
+            nothing = pa.schema([(str(column), pa.null()) for column in self.columns])
+            return LabelTables([], nothing, *self._compared(schema, nothing, (name, _NOWHERE)), 0)
         first = pieces[0].name
         kinds = [widen({found.schema.field(column).type for found in scans}) for column in self.columns]
         at = self.columns.index(self.column)
@@ -248,27 +233,12 @@ class LateSource:
                 raise SchemaError(f"{first}: column {column!r} has types that differ between tables of labels: cast it")
         fields = [scans[0].schema.field(c).with_type(k) for c, k in zip(self.columns, kinds, strict=True)]
         read = without_views(pa.schema(fields))
-        ours, theirs = zip(*(self._compared(pair, schema, read, (name, first)) for pair in self.on), strict=True)
+        ours, theirs = self._compared(schema, read, (name, first))
         deliveries = [(i, piece.name) for i, found in enumerate(scans) for piece in found.pieces]
         arrival = {delivery: i for i, delivery in enumerate(dict.fromkeys(deliveries))}
         tasks = [(piece, arrival[delivery]) for piece, delivery in zip(pieces, deliveries, strict=True)]
         texts = sum(one.kind == "text" for one in ours)
         return LabelTables(tasks, read, ours, theirs, _ROW_BYTES + 8 * bool(self.time) + _TEXT_BYTES * texts)
-
-    def _no_statements(
-        self, schema: pa.Schema, name: str
-    ) -> tuple[Sequence[IdColumn], Sequence[IdColumn], list[StatementPart]]:
-        """The statements of tables without rows."""
-        read = pa.schema([(str(column), pa.null()) for column in self.columns])
-        place = "the table of labels"
-        ours, theirs = zip(*(self._compared(pair, schema, read, (name, place)) for pair in self.on), strict=True)
-        words, small = np.zeros(0, np.uint64), np.zeros(0, np.uint8)
-        times, codes = np.zeros(0, np.int64), small.astype(np.uint32 if self.wide else np.uint8)
-        return (
-            ours,
-            theirs,
-            [StatementPart(place, 0, words, words, times, codes, pa.nulls(0), small, read.empty_table())],
-        )
 
     def inputs(self) -> Iterator[object]:
         """The inputs one by one: each may be a delivery, even if it is a table in memory."""
@@ -293,20 +263,35 @@ class LateSource:
         except CorruptFileError as error:
             raise scan.of_labels(error) from error
 
-    @staticmethod
     def _compared(
-        pair: tuple[str, str], schema: pa.Schema, other: pa.Schema, names: tuple[str, str]
-    ) -> tuple[IdColumn, IdColumn]:
-        """How a column of ids of the data is compared with one of the labels."""
-        fields = [one.field(column) for one, column in zip((schema, other), pair, strict=True)]
-        for one, name in zip(fields, names, strict=True):
-            check_ids(one.type, one.name, name)
-        how = comparison(fields[0].type, fields[1].type) or "text"
-        ours, theirs = (IdColumn(one.name, how, (one.metadata or {}).items() >= UUIDS.items()) for one in fields)
+        self, schema: pa.Schema, other: pa.Schema, names: tuple[str, str]
+    ) -> tuple[list[IdColumn], list[IdColumn]]:
+        """How the columns of ids of the data are compared with those of the labels."""
+        ours, theirs = list[IdColumn](), list[IdColumn]()
+        for pair in self.on:
+            fields = [one.field(column) for one, column in zip((schema, other), pair, strict=True)]
+            for one, name in zip(fields, names, strict=True):
+                check_ids(one.type, one.name, name)
+            how = comparison(fields[0].type, fields[1].type) or "text"
+            for one, columns in zip(fields, (ours, theirs), strict=True):
+                columns.append(IdColumn(one.name, how, (one.metadata or {}).items() >= UUIDS.items()))
         return ours, theirs
 
-    def _check_memory(self, tables: LabelTables, engine: Engine) -> None:
-        """Raise `OptionError` if the statements do not fit into the memory, which is free until rows are folded."""
+    def read_parts(self, tables: LabelTables, engine: Engine) -> list[StatementPart]:
+        """All statements of some tables as they were read; at least one part.
+
+        Raises
+        ------
+        DataError
+            If a column cannot be used, or a time is null.
+        OptionError
+            If the statements do not fit into the memory, which is free until rows are folded.
+        """
+        if not tables.tasks:
+            words, fates = np.zeros(0, np.uint64), np.zeros(0, np.uint8)
+            times, codes = np.zeros(0, np.int64), fates.astype(np.uint32 if self.wide else np.uint8)
+            nothing = tables.schema.empty_table()
+            return [StatementPart(_NOWHERE, 0, words, words, times, codes, pa.nulls(0), fates, nothing)]
         nbytes, memory = tables.rows * tables.row_bytes, int(engine.budget.limit / STATE_SHARE)
         if nbytes > memory:
             without = ", or leave out rejects (--rejects)" if self.rejects else ""
@@ -314,6 +299,14 @@ class LateSource:
                 f"labels: {plural(tables.rows, 'statement')} take about {size(nbytes)}, more than the memory "
                 f"({size(memory)}): give memory={(nbytes >> 20) + 1}MiB (--memory){without}", "labels"
             )  # fmt: skip
+
+        def read(task: tuple[Piece, int]) -> StatementPart:
+            piece, arrival = task
+            table = pa.Table.from_batches(tables.read(piece), tables.schema).combine_chunks()
+            batch = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], tables.schema)
+            return read_statements(batch, piece.name, arrival, self, tables.theirs)._replace(table=table)
+
+        return engine.each(read, tables.tasks)
 
 
 class LabelTables(NamedTuple):
@@ -329,8 +322,8 @@ class LabelTables(NamedTuple):
 
     tasks: Sequence[tuple[Piece, int]]
     schema: pa.Schema
-    ours: tuple[IdColumn, ...]
-    theirs: tuple[IdColumn, ...]
+    ours: Sequence[IdColumn]
+    theirs: Sequence[IdColumn]
     row_bytes: int
 
     @property
@@ -390,14 +383,6 @@ class StatementPart(NamedTuple):
     table: pa.Table
 
 
-def _read_piece(task: tuple[Piece, int], *, source: LateSource, tables: LabelTables) -> StatementPart:
-    """The statements of one piece; `task` has the piece and the number of its delivery."""
-    piece, arrival = task
-    table = pa.Table.from_batches(tables.read(piece), tables.schema).combine_chunks()
-    batch = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], tables.schema)
-    return read_statements(batch, piece.name, arrival, source, tables.theirs)._replace(table=table)
-
-
 def read_statements(
     batch: pa.RecordBatch, name: str, arrival: int, source: LateSource, ids: Sequence[IdColumn]
 ) -> StatementPart:
@@ -451,18 +436,12 @@ def _encode(array: pa.Array, what: str, *, wide: bool) -> tuple[Array, pa.Array]
 
 
 def _codes_of(coded: pa.DictionaryArray, what: str, *, wide: bool) -> Array:
-    """The code of each label, `WITHDRAWN` for null."""
-    if not wide:
-        _check_labels(coded.dictionary, what)
+    """The code of each label, `WITHDRAWN` for null; raises `LabelError` if there are too many."""
+    if not wide and len(coded.dictionary) > MOST_LABELS:
+        raise LabelError(f"{what} has more than {MOST_LABELS} labels; name the column of labels with label (--label)")
     kind, none = (pa.uint32(), WIDE_WITHDRAWN) if wide else (pa.uint8(), WITHDRAWN)
     codes: Array = pc.fill_null(coded.indices.cast(kind), none).to_numpy()
     return codes
-
-
-def _check_labels(values: pa.Array, what: str) -> None:
-    """Raise `LabelError` if there are too many labels."""
-    if len(values) > MOST_LABELS:
-        raise LabelError(f"{what} has more than {MOST_LABELS} labels; name the column of labels with label (--label)")
 
 
 def join_codes(parts: Sequence[Coded], what: str) -> tuple[Array, pa.Array]:
