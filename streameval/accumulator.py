@@ -43,7 +43,6 @@ from streameval.errors import (
     SpillError,
     StoreError,
 )
-from streameval.evaluation import without_views
 from streameval.evaluation.families import MetricRequest, planned
 from streameval.evaluation.finalize import finalize_all
 from streameval.evaluation.intervals import list_specs
@@ -51,7 +50,7 @@ from streameval.evaluation.request import Request
 from streameval.forks import new_lock
 from streameval.options import record_options, refuse, verb_options
 from streameval.saving import make_folder
-from streameval.scan.pieces import Piece, Scan, TableSource
+from streameval.scan.pieces import Piece, Scan, TableSource, without_views
 from streameval.scan.widen import widen as widened
 from streameval.states.protocol import Batch, Builder, Spec, State, ungrouped
 from streameval.store.files.location import Location

@@ -16,7 +16,6 @@ from streameval.evaluation.finalize import finalize_all
 from streameval.evaluation.multiclass import expand_classes
 from streameval.evaluation.request import Request
 from streameval.options import record_options
-from streameval.scan.pieces import without_views
 from streameval.wording import explains_arguments
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.metrics.protocol import UserMetric
 
-__all__ = ["evaluate", "explain", "without_views"]
+__all__ = ["evaluate", "explain"]
 
 
 @explains_arguments

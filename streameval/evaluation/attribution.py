@@ -44,6 +44,7 @@ from streameval.options import command, complete_options, record_options, verb_o
 from streameval.results import Scalar, slice_column
 from streameval.scan import Scan, Where
 from streameval.scan.derived import IdName
+from streameval.scan.widen import plain
 from streameval.states.cluster_counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.labels import LabelSpec
@@ -58,12 +59,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.states.values import Values as FoldedValues
     from streameval.states.values import ValuesSpec
-
-
-def _plain_type(found: Scan, column: str) -> pa.DataType:
-    """The type of the values of a column, which may be a dictionary."""
-    kind = found.schema.field(column).type
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,11 +286,11 @@ def count_dropped(counted: Iterable[Counted], more: Iterable[tuple[str, int]] = 
 
 def _check_examples(found: Scan, column: str) -> None:
     """Raise `SchemaError` if the values of a column cannot be shown."""
-    plain = _plain_type(found, column)
-    binary = pa.types.is_binary(plain) or pa.types.is_large_binary(plain) or pa.types.is_fixed_size_binary(plain)
-    if binary or pa.types.is_nested(plain) or pa.types.is_null(plain):
+    kind = plain(found.schema.field(column).type)
+    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    if binary or pa.types.is_nested(kind) or pa.types.is_null(kind):
         raise SchemaError(
-            f"{found.pieces[0].name}: examples column {column!r} has type {plain}; "
+            f"{found.pieces[0].name}: examples column {column!r} has type {kind}; "
             "examples are texts, numbers, booleans or times: cast it"
         )
 

@@ -31,7 +31,6 @@ from streameval.wording import few
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.intervals import Estimated
     from streameval.metrics.estimates import Estimate
     from streameval.metrics.protocol import Metric
@@ -194,22 +193,14 @@ def rest_differences(
     resampling : the intervals and comparisons to compute
     """
     slices = list(found[:_MOST])
-    return [
-        (minus_named(*pair), intervals.better_end(pair[0].scalar.metric))
-        for mine, rest in zip(slices, _rests(sliced, key, slices, resampling), strict=True)
-        for pair in _sides(sliced.requests, mine, rest)
-    ]
-
-
-def _sides(
-    wanted: Sequence[MetricRequest], mine: Sequence[Estimated], rest: Sequence[Estimated]
-) -> Iterator[tuple[Estimate, str, Estimate, str]]:
-    """Both sides of every difference, with the names to append to their columns."""
-    metrics = [(w.family, metric) for w in wanted for metric in w.metrics]
-    for (family, metric), new, old in zip(metrics, mine, rest, strict=True):
-        other, one = of_one_unit(old, new, (REST, "slice"))
-        reason = _size_bias(family.name, one.scalar, metric)
-        yield replace(one, reason=reason or one.reason), "", other, REST
+    differences: list[tuple[Estimate, str | None]] = []
+    metrics = [(w.family.name, metric) for w in sliced.requests for metric in w.metrics]
+    for mine, rest in zip(slices, _rests(sliced, key, slices, resampling), strict=True):
+        for (family, metric), new, old in zip(metrics, mine, rest, strict=True):
+            other, one = of_one_unit(old, new, (REST, "slice"))
+            one = replace(one, reason=_size_bias(family, one.scalar, metric) or one.reason)
+            differences.append((minus_named(one, "", other, REST), intervals.better_end(one.scalar.metric)))
+    return differences
 
 
 def _size_bias(family: str, value: Scalar, metric: Metric) -> str:

@@ -25,6 +25,7 @@ from streameval.metrics.contingency.attribution import GAIN, GAINS, Largest, Mem
 from streameval.report.terminal import Shown
 from streameval.results import Source
 from streameval.saving import AsJson, save, write_whole
+from streameval.scan.widen import plain
 from streameval.states.keyed.ids import hash_bytes, id_type
 from streameval.states.values import IdColumn, ValuesSpec
 from streameval.wording import text_of_bytes
@@ -246,8 +247,7 @@ class Ids:
         """The ids of a column of a scan."""
         dtype = scan.schema.field(name).type
         column = IdColumn(name, id_type(dtype, name), scope)
-        plain = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
-        return cls(column, any(test(plain) for test in _TEXT), _salts(scope, {p.partition for p in scan.pieces}))
+        return cls(column, any(test(plain(dtype)) for test in _TEXT), _salts(scope, {p.partition for p in scan.pieces}))
 
     @property
     def signed(self) -> bool:

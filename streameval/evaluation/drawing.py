@@ -6,9 +6,10 @@ import math
 from collections import defaultdict
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
+from streameval.evaluation.intervals import compute_further
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.tables import LookUp, Tables
 from streameval.kinds import of_column
@@ -28,13 +29,10 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.evaluation.slices import SlicedStates
-    from streameval.metrics.protocol import Entry, Exact, Metric
+    from streameval.metrics.protocol import Exact, Metric
     from streameval.states.protocol import Source, State
 
     Threshold = float | Mapping[str, float]  # as the option has it
-
-T = TypeVar("T")
-
 
 BANDED = ("roc", "precision_recall", "gain", "lift")  # curves that lie between 0 and 1 and have replicates
 
@@ -107,7 +105,7 @@ def with_bands(
             columns[key].append(i)
     for key, at in columns.items():
         split, some, reason = resampled[key], [curves[i] for i in at], None
-        exact = partial(_of_state, engine, states[key])
+        exact = partial(compute_further, engine, states[key], {})
         if isinstance(split, BlockReplicates):
             reason = split.certified(exact)
             split = split if reason else _focus(some, split.merged(FEW_BLOCKS), exact)
@@ -120,12 +118,6 @@ def with_bands(
         for i, curve in zip(at, with_band, strict=True):
             banded[i] = curve
     return banded
-
-
-def _of_state(engine: Engine, state: State, metrics: Sequence[Metric[T]]) -> list[T]:
-    """Metrics of an exact state."""
-    values: list[T] = engine.finalize([(state, metrics)])[0]
-    return values
 
 
 def _focus(curves: Sequence[Curve], grid: BlockReplicates, exact: Exact) -> BlockReplicates:
@@ -154,17 +146,12 @@ def _banded(curves: Sequence[Curve], split: Resampled, aul_threshold: float, lev
     for curve, kind, grid, own in zip(curves, kinds, grids, zip(*replicates, strict=True), strict=True):
         if all(one is not None for one, filled in zip(own, rows, strict=True) if filled):
             entry = entry_of(kind.point) if kind.point else None  # of the metric that a point of the curve stands for
-            beyond = cache(partial(_units_beyond, entry=entry, split=split))
+            beyond = cache(partial(units_beyond, kind=entry, split=split) if entry else lambda _: math.inf)
             band = band_of(curve, own, split.sizes, level, beyond, grid)
         else:
             band = no_band(split.sizes, level, "a replicate is undefined")  # it has one class
         banded.append(replace(curve, band=replace(band, effective_units=units if math.isfinite(units) else None)))
     return banded
-
-
-def _units_beyond(threshold: float, entry: Entry | None, split: Resampled) -> float:
-    """The effective units beyond a threshold of a curve."""
-    return math.inf if entry is None else units_beyond(threshold, entry, split)
 
 
 class Drawing(Tables, LookUp):

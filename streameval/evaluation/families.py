@@ -175,11 +175,11 @@ class Replication:
         Several are finalized per task, because one takes about as long as scheduling a task.
         """
         several = [jobs[i : i + _REPLICATES] for i in range(0, len(jobs), _REPLICATES)]
-        return [row for rows in engine.each(_compute_all, several) for row in rows]
 
+        def compute(some: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+            return [_scalars(metrics, compute_metrics(state, metrics)) for state, metrics in (make() for make in some)]
 
-def _compute_all(jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-    return [_scalars(metrics, compute_metrics(state, metrics)) for state, metrics in (make() for make in jobs)]
+        return [row for rows in engine.each(compute, several) for row in rows]
 
 
 class ScoreReplication(Replication):

@@ -19,9 +19,10 @@ from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.metrics.contingency.class_sample import ClassSample
 from streameval.metrics.scores.label_sample import LabelSample
+from streameval.states.labels import ClassSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from streameval.engine import Engine
     from streameval.engine.fold import Folded
@@ -50,12 +51,18 @@ def finalize_all(
         If labels or weights cannot be evaluated, or there are no rows.
     """
     slicing, resampling, level = request.slicing, request.resampling, request.resampling.level
-    folded, requests = with_micro(folded, requests)
+    if isinstance(request.label, ClassSpec):
+        folded, requests = with_micro(folded, requests, request.label)
     labels = folded.labels(request.label)
     where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
     check_labels(labels, where, folded.skipped, request.where.text if request.where else "")
     overall = slicing.overall_states(folded.states, [w.spec for w in requests], engine.budget)
-    states = [_fix_thresholds(w, w.family.source(engine, w, overall)) for w in requests]
+    states = []
+    for w in requests:
+        state = w.family.source(engine, w, overall)
+        if isinstance(state, LabelSample):  # numbers of its points are thresholds, as all scores are counted
+            w = replace(w, metrics=tuple(map(state.fixed, w.metrics)))
+        states.append((w, state))
     if request.weight is not None:
         for w, state in states:
             if problem := weight_problem(w, state):
@@ -85,15 +92,19 @@ def finalize_all(
     if level is not None:
         sliced, slice_estimates = compare_slices(slices, sliced, resampling)
     every = [*estimates, *slice_estimates]
-    several = not labels.spec.binary and request.weight is not None
-    weights = positive_weights(states, slices) if several else None
     every_result = as_labelled([*results, *sliced], labels, late=request.late is not None and request.design is None)
+    if isinstance(labels.spec, ClassSpec):
+        weights = None if request.weight is None else positive_weights(states, slices)
+        every_result = add_averages(every_result, labels.spec, every, level, weights)
     samples = [state for _, state in states if isinstance(state, LabelSample)][:1]  # columns have the same labels
     drawn: list[LabelSample | ClassSample] = [*samples, *(s for _, s in states if isinstance(s, ClassSample))]
+    counts = tuple(sample.prevalence(level or LEVEL) for sample in samples)
+    if labels.spec.binary and not samples:
+        counts = intervals.estimate_counts(resampled, labels.rows, labels.positives or 0, level or LEVEL)
     return Evaluation(
         labels.rows,
         labels.positives if request.design is None else None,
-        tuple(add_averages(every_result, labels, every, level, weights)),
+        tuple(every_result),
         tuple((reason, count) for reason, count in _count_dropped(labels, states).items() if count),
         tuple(folded.skipped),
         {(w.group, w.of): state for w, state in states},
@@ -102,7 +113,7 @@ def finalize_all(
         _estimates=tuple(estimates),
         ci_level=level,
         _resampled=resampled[0] if len(resampled) == 1 else {},  # curves have bands by one unit
-        counts=_counts(resampled, labels, samples, level or LEVEL),
+        counts=counts,
         coarser_units=intervals.coarser_units(
             requests, resampling, blocks, [one.own for one in estimates], slicing.by_column(split)
         ),
@@ -118,25 +129,6 @@ def count_labelled(request: Request, labels: LabelCounts) -> dict[str, int]:
     if not (request.design or request.late or (labels.null and labels.spec.nulls == "size")):
         return {}
     return {"labelled_rows": labels.neg + labels.pos, "labelled_positives": labels.pos}
-
-
-def _fix_thresholds(request: MetricRequest, state: State) -> tuple[MetricRequest, State]:
-    """A request with its state; numbers of points of a sample of labels are thresholds, as all scores are counted."""
-    if isinstance(state, LabelSample):
-        request = replace(request, metrics=tuple(map(state.fixed, request.metrics)))
-    return request, state
-
-
-def _counts(
-    resampled: Sequence[Mapping[tuple[str, str], Resampled]],
-    labels: LabelCounts,
-    samples: Sequence[LabelSample],
-    level: float,
-) -> tuple[Scalar, ...]:
-    """Rows, positives and prevalence with their intervals; of a sample of labels the prevalence alone."""
-    if samples:
-        return tuple(sample.prevalence(level) for sample in samples)
-    return intervals.estimate_counts(resampled, labels.rows, labels.positives or 0, level) if labels.spec.binary else ()
 
 
 def _count_dropped(labels: LabelCounts, states: Sequence[tuple[MetricRequest, State]]) -> dict[str, int]:

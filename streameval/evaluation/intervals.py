@@ -187,10 +187,8 @@ def estimate_results(
             continue  # folded for its rows alone
         sets, given = [], [states[place][1] for states in several]
         for i, source in enumerate(given):
-            exact, start = (
-                partial(_exact, engine, source.state, certain[i][place] if certain else {}),
-                len(collected[i]),
-            )
+            exact = partial(compute_further, engine, source.state, certain[i][place] if certain else {})
+            start = len(collected[i])
             values = [*results[i][start : start + len(w.metrics)], *exact(w.interval_sources)]
             sets.append(_Valued(source.state, values, exact))
             if not isinstance(source.own, str):
@@ -261,8 +259,10 @@ def _of_samples(
     return replaced
 
 
-def _exact(engine: Engine, state: Source, known: Mapping[Metric, Scalar], metrics: Sequence[Metric[T]]) -> list[T]:
-    """Further metrics of the exact state."""
+def compute_further(
+    engine: Engine, state: Source, known: Mapping[Metric, Scalar], metrics: Sequence[Metric[T]]
+) -> list[T]:
+    """Metrics of an exact state; some are known."""
     missing = [metric for metric in metrics if metric not in known]
     values: dict[Metric, Any] = dict(known)
     if missing:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.slices import SlicedStates
-    from streameval.states.labels import LabelCounts
     from streameval.states.protocol import State, StoredSpec
 
 PLACE = "{class}"
@@ -103,11 +102,10 @@ def columns_in(data: Any) -> Sequence[object]:
     return [one.name for one in survey([str(data)])]
 
 
-def with_micro(folded: Folded, requests: Sequence[MetricRequest]) -> tuple[Folded, Sequence[MetricRequest]]:
+def with_micro(
+    folded: Folded, requests: Sequence[MetricRequest], labels: ClassSpec
+) -> tuple[Folded, Sequence[MetricRequest]]:
     """Add the states and the request of all scores of the classes that occur together, if their types are equal."""
-    labels = next((spec for spec in folded.states if isinstance(spec, ClassSpec)), None)
-    if labels is None:
-        return folded, requests
     own = {
         spec: state for spec, state in folded.states.items() if spec is not labels and labels.number_of(spec.columns)
     }
@@ -163,18 +161,16 @@ def positive_weights(states: Sequence[tuple[MetricRequest, State]], sliced: Slic
 
 def add_averages(
     results: Sequence[Scalar],
-    labels: LabelCounts,
+    labels: ClassSpec,
     estimates: Sequence[Estimated],
     level: float | None,
-    weights: Mapping[Of, float] | None = None,
+    weights: Mapping[Of, float] | None,
 ) -> list[Scalar]:
     """The results with the class of each, and the macro and weighted averages of each set of rows after its results.
 
     Rows have `weights`, see `positive_weights`, or one each.
     """
-    if not isinstance(labels.spec, ClassSpec):
-        return list(results)
-    names = dict(labels.spec.classes) | {MICRO: MICRO}
+    names = dict(labels.classes) | {MICRO: MICRO}
     replicated = {_key(one.own.scalar): one.own for one in estimates}
     there = {one.of for one in results if one.slice is None and one.of in names and one.of != MICRO and one.positives}
     pooled: dict[str, Any] = {"groups": len(there), "groups_left_out": len(names) - 1 - len(there)}

@@ -22,7 +22,7 @@ from streameval.states.scores.types import score_type
 from streameval.wording import explains_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 
 @explains_arguments
@@ -82,8 +82,7 @@ def quantile_sketch(
     >>> found.merge(theirs).count
     100010.0
     """
-    run = {"threads": threads, "client": client, "scheduler_timeout": scheduler_timeout, "progress": progress}
-    [sketch] = _fold(_plan(data, column, compression, (delta_version, snapshot), run))
+    [sketch] = _fold(_plan(**locals()))
     return sketch
 
 
@@ -92,19 +91,15 @@ def sketches_by_label(
     column: str,
     label: str = "label",
     pos_label: bool | float | str | bytes | None = None,
-    *,
-    compression: int = 1000,
-    delta_version: int | None = None,
-    snapshot: int | None = None,
-    **run: Any,
+    **options: Any,
 ) -> dict[str, QuantileSketch]:
     """Sketch the negatives and the positives in one pass; rows without a label are left out.
 
     Parameters
     ----------
-    data, column, compression, delta_version, snapshot : see `quantile_sketch`
+    data, column : see `quantile_sketch`
     label, pos_label : see `streameval.evaluate`
-    run : threads, client, scheduler_timeout and progress, see `quantile_sketch`
+    options : the others of `quantile_sketch`
 
     Raises
     ------
@@ -118,17 +113,16 @@ def sketches_by_label(
     >>> {name: found.quantile(1.0) for name, found in sketches_by_label(data, "score").items()}
     {'negative': 0.2, 'positive': 0.8}
     """
-    spec = LabelSpec(label, pos_label, "drop")
-    negative, positive = _fold(_plan(data, column, compression, (delta_version, snapshot), run, spec))
+    negative, positive = _fold(_plan(data, column, LabelSpec(label, pos_label, "drop"), **options))
     return {"negative": negative, "positive": positive}
 
 
-def forecasts(data: object, columns: Sequence[str], label: LabelSpec | None = None, **run: Any) -> list[Forecast]:
+def forecasts(data: object, columns: Sequence[str], label: LabelSpec | None = None, **options: Any) -> list[Forecast]:
     """Forecast the passes of `quantile_sketch` for several columns: one for each, and one more by label.
 
     Parameters
     ----------
-    data, run : see `quantile_sketch`
+    data, options : see `quantile_sketch`
     columns : columns of numbers
     label : how labels are read, for sketches by label; otherwise None
 
@@ -137,31 +131,28 @@ def forecasts(data: object, columns: Sequence[str], label: LabelSpec | None = No
     StreamevalError
         What `quantile_sketch` raises before it reads the data.
     """
-    of_tables = run.pop("delta_version", None), run.pop("snapshot", None)
-    compression = run.pop("compression", 1000)
     passes = [(column, one) for column in columns for one in ([None, label] if label else [None])]
-    return [_plan(data, column, compression, of_tables, run, one).forecast() for column, one in passes]
+    return [_plan(data, column, one, **options).forecast() for column, one in passes]
 
 
 def _plan(
     data: object,
     column: str,
-    compression: int,
-    of_tables: tuple[int | None, int | None],
-    run: Mapping[str, Any],
     label: LabelSpec | None = None,
+    *,
+    compression: int = 1000,
+    delta_version: int | None = None,
+    snapshot: int | None = None,
+    **run: Any,
 ) -> Files:
-    """The data of one pass on a new engine, with the states to fold.
-
-    `of_tables` are the version and the snapshot of tables; `run` says where to run.
-    """
+    """The data of one pass on a new engine, with the states to fold; `run` says where to run."""
     named = {"column": column, "label": label and label.column}
     for name, given in named.items():
         COLUMN.check(name, given)
     engine = start(**run)
     columns = list(dict.fromkeys(name for name in named.values() if name))
-    version, snapshot = of_tables
-    scanned = scan.plan(data, columns, threads=engine.budget.threads, delta_version=version, snapshot=snapshot)
+    threads = engine.budget.threads
+    scanned = scan.plan(data, columns, threads=threads, delta_version=delta_version, snapshot=snapshot)
     kind = scanned.schema.field(column).type
     try:
         facts = column, score_type(kind, column), compression

@@ -234,14 +234,12 @@ class Request:
         slicing.check_apart(options["score"])
         where = None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"]))
         check_filter(options, where.columns if where else ())
-        plain = {"scores": "score", "clusters": "cluster", "sketches": "sketch", "scope": "cluster_scope"}
-        plain |= {name: name for name in ("classes", "weight", "approx")}
-        facts: dict[str, Any] = {name: options[option] for name, option in plain.items()}
-        facts |= {"sampling": sampling, "selection": selection, "slicing": slicing, "resampling": resampling}
-        facts["design"] = design
         late = LateSource.of(options, (*(where.columns if where else ()), *slicing.columns))
-        facts["late"] = None if late is None else replace(late, needed=_needs_label(options, selection))
-        return cls(options, _label(options, selection), where=where, **facts)
+        late = None if late is None else replace(late, needed=_needs_label(options, selection))
+        names = ("score", "cluster", "sketch", "classes", "weight", "cluster_scope", "approx")
+        columns = (options[name] for name in names)
+        label = _label(options, selection)
+        return cls(options, label, *columns, sampling, selection, slicing, where, resampling, late, design)
 
     @property
     def columns(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from streameval.states.grouped.keys import UNIT_HASH
 from streameval.wording import canonical, few, nearest, shell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from rich.console import RenderableType
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import State
 
     Rules = str | Iterable[str] | dict[str, str]
-    Counts = dict[str, int | None]
 
 
 def rules_of_data(given: Rules) -> list[Rule]:
@@ -120,34 +119,6 @@ def check_computed(rules: Sequence[Rule], request: Request) -> None:
                 )
 
 
-def judge_rules(
-    given: Rules,
-    counts: Counts,
-    result: Callable[..., Scalar],
-    estimate: Callable[..., Estimate],
-    results: Sequence[Scalar] = (),
-    estimates: Sequence[Estimated] = (),
-) -> Iterator[Judgement]:
-    """Judge an evaluation by rules.
-
-    Parameters
-    ----------
-    given : rules, see `named_rules`
-    counts : rows of the evaluation, labelled ones, known positives, and whether labels are a sample
-    result : returns the result of a metric and column
-    estimate : returns the same result with its replicates; called with ``paired=True`` for a difference
-    results : all results, including those of slices
-    estimates : the results of slices with their replicates
-    """
-    for rule in rules_of_data(given):
-        if rule.slices:
-            yield judge_slices(rule, _of_slices(rule, results, estimates))
-            continue
-        value = _value(rule, counts, result, estimate)
-        ends = (None, None) if rule.level is None else (value.ci_lower, value.ci_upper)
-        yield replace(judge(rule, value), ci_lower=ends[0], ci_upper=ends[1], ci_level=rule.interval_level)
-
-
 def _of_slices(rule: Rule, results: Sequence[Scalar], estimates: Sequence[Estimated]) -> list[Scalar]:
     """What a rule judges in every slice of its slicing; intervals hold for all judged slices together.
 
@@ -194,14 +165,26 @@ def _of_column(rule: Rule, named: Sequence[Scalar], column: str | None) -> list[
     return own
 
 
-def _value(rule: Rule, counts: Counts, result: Callable[..., Scalar], estimate: Callable[..., Estimate]) -> Scalar:
-    """The value that a rule judges, with its interval at the level of the rule."""
-    if rule.metric in FACTS:
-        rule.check_basis(late=False, sampled=bool(counts["sampled"]))
-        if (count := counts[rule.metric]) is None:
-            return Scalar.undefined(rule.metric, "no label was read")
-        number = count / (counts["labelled"] or math.nan) if rule.share else count
-        return replace(Scalar.certain(rule.metric, number), reason="no rows" if number != number else None)
+def _fact(rule: Rule, evaluation: Evaluation) -> Scalar:
+    """The number or share of rows or known positives that a rule judges."""
+    labels, positives = evaluation.labels, evaluation.positives
+    counts = {"rows": evaluation.rows, "positives": labels.get("labelled_positives", positives)}
+    rule.check_basis(late=False, sampled=positives is None and counts["positives"] is not None)
+    if (count := counts[rule.metric]) is None:
+        return Scalar.undefined(rule.metric, "no label was read")
+    number = count / (labels.get("labelled_rows", evaluation.rows) or math.nan) if rule.share else count
+    return replace(Scalar.certain(rule.metric, number), reason="no rows" if number != number else None)
+
+
+def _value(rule: Rule, result: Callable[..., Scalar], estimate: Callable[..., Estimate]) -> Scalar:
+    """The value that a rule judges, with its interval at the level of the rule.
+
+    Parameters
+    ----------
+    rule : the rule
+    result : returns the result of a metric and column
+    estimate : returns the same result with its replicates; called with ``paired=True`` for a difference
+    """
     one = result(rule.metric, rule.of)
     rule.check_basis(late=one.basis is not None)
     certain = one if rule.than is None else difference(one, result(rule.metric, rule.than))
@@ -305,20 +288,8 @@ class Evaluation(Drawing, Shown, Saved):
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[object, ...]]:
         """Pickle results and estimates, but not the states: curves cannot be computed in another process."""
-        names = (
-            "options",
-            "source",
-            "ci_level",
-            "slice_estimates",
-            "counts",
-            "judgements",
-            "unit_hash",
-            "labels",
-            "label_strata",
-            "coarser_units",
-        )
-        made = partial(Evaluation, **{name: getattr(self, name) for name in names}, _estimates=tuple(self.estimates))
-        return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
+        public = {one.name: getattr(self, one.name) for one in fields(self) if not one.name.startswith("_")}
+        return partial(Evaluation, **public, _estimates=tuple(self.estimates)), ()
 
     def render(self, *, plain: bool = False) -> RenderableType:
         """The tables of a terminal; plain ones have no rules."""
@@ -352,12 +323,16 @@ class Evaluation(Drawing, Shown, Saved):
         >>> [one.outcome for one in result.judgements], result.passed
         (['passed', 'failed'], False)
         """
-        positives = self.labels.get("labelled_positives", self.positives)
-        counts = {"rows": self.rows, "labelled": self.labels.get("labelled_rows", self.rows), "positives": positives}
-        counts["sampled"] = self.positives is None and positives is not None
-        judgements = judge_rules(
-            rules, counts, partial(self._find, slice=None), self._estimate, self.results, self.slice_estimates
-        )
+        judgements = []
+        for rule in rules_of_data(rules):
+            if rule.slices:
+                judgements.append(judge_slices(rule, _of_slices(rule, self.results, self.slice_estimates)))
+                continue
+            fact, result = rule.metric in FACTS, partial(self._find, slice=None)
+            value = _fact(rule, self) if fact else _value(rule, result, self._estimate)
+            ends = (None, None) if rule.level is None else (value.ci_lower, value.ci_upper)
+            judgement = replace(judge(rule, value), ci_lower=ends[0], ci_upper=ends[1], ci_level=rule.interval_level)
+            judgements.append(judgement)
         return replace(self, judgements=tuple(judgements))
 
     @property

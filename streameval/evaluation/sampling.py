@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import OptionError
-from streameval.metrics.scores.gain import AgcApprox, approximations
+from streameval.metrics.scores.gain import AgcApprox
 from streameval.scan import Piece, Scan, row_groups
 from streameval.states.scores.digests import DigestsSpec, SampledDigests
 from streameval.states.scores.draws import BinsSpec, check_sample, origin_hash
@@ -73,10 +73,6 @@ class Sampling:
     def by_row_group(self) -> bool:
         """Whether whole row groups are drawn."""
         return self.sample_by == "row_groups"
-
-    def metrics(self, truncate: Sequence[float]) -> tuple[AgcApprox, ...]:
-        """The approximate areas."""
-        return approximations(truncate, self.quantiles)
 
     def spec(self, column: str, kind: str, nan: str, *, weighted: bool) -> DigestsSpec:
         """The state of the first pass."""
