@@ -43,7 +43,7 @@ from streameval.errors import (
     SpillError,
     StoreError,
 )
-from streameval.evaluation.families import MetricRequest, planned
+from streameval.evaluation.families import planned
 from streameval.evaluation.finalize import finalize_all
 from streameval.evaluation.intervals import list_specs
 from streameval.evaluation.request import Request
@@ -59,6 +59,7 @@ from streameval.store.files.published import StateFiles, content_of, seal, unsea
 if TYPE_CHECKING:
     import os
 
+    from streameval.evaluation.protocol import MetricRequest
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts
 

@@ -31,12 +31,13 @@ from streameval.engine import Engine, start
 from streameval.errors import CorruptFileError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation import evaluate, explain
 from streameval.evaluation.cost_tables import Attribution, Ids, LookUp, Values, attribute_states
-from streameval.evaluation.families import FAMILIES, Counted, MetricRequest, of_classes
+from streameval.evaluation.families import FAMILIES, of_classes
 from streameval.evaluation.files import RUN_OPTIONS, Files, Forecast, source_of
 from streameval.evaluation.finalize import check_labels
 from streameval.evaluation.intervals import better_end
 from streameval.evaluation.labels.columns import with_late_fields
 from streameval.evaluation.labels.statements import LateSource
+from streameval.evaluation.protocol import Counted, MetricRequest
 from streameval.kinds import of_column
 from streameval.metrics.catalogue import entry_of, usual
 from streameval.metrics.contingency.attribution import GAINS, check_gain

@@ -13,8 +13,9 @@ import numpy as np
 from streameval import __version__, scan
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import MissingInputError, OptionError, SchemaError
-from streameval.evaluation.families import FAMILIES, MetricRequest
+from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.files import Files, source_of
+from streameval.evaluation.protocol import MetricRequest
 from streameval.evaluation.request import LEVEL
 from streameval.metrics.estimates import Estimate
 from streameval.metrics.protocol import Sizes

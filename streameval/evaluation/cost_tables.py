@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from streameval import __version__
 from streameval.errors import OptionError
-from streameval.evaluation.families import watch_table
+from streameval.evaluation.protocol import watch_table
 from streameval.metrics.clusters import Impure, WorstImpure
 from streameval.metrics.contingency.attribution import GAIN, GAINS, Largest, Members, PairCosts, gains
 from streameval.report.terminal import Shown

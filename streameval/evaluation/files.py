@@ -22,9 +22,10 @@ from streameval import options, scan
 from streameval.engine import Engine, Work, start
 from streameval.engine.fold import Folded, Plan, batch_rows, builder_bytes, row_width
 from streameval.errors import MissingInputError, OptionError
-from streameval.evaluation.families import MetricRequest, assignment_cells, planned
+from streameval.evaluation.families import planned
 from streameval.evaluation.intervals import block_requests, list_specs
 from streameval.evaluation.labels.columns import read_columns, with_late_fields
+from streameval.evaluation.protocol import MetricRequest, assignment_cells
 from streameval.results import Source
 from streameval.saving import AsJson
 from streameval.scan import Piece, mask_uri

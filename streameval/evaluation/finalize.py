@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from streameval.errors import LabelError, MissingInputError, WeightError
 from streameval.evaluation import intervals
 from streameval.evaluation.comparison import compare_slices
-from streameval.evaluation.families import MetricRequest, weight_problem
+from streameval.evaluation.families import weight_problem
 from streameval.evaluation.multiclass import add_averages, positive_weights, with_micro
 from streameval.evaluation.request import LEVEL, Request
 from streameval.evaluation.result import Evaluation
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.engine.fold import Folded
+    from streameval.evaluation.protocol import MetricRequest
     from streameval.metrics.resampling import Resampled
     from streameval.results import Scalar
     from streameval.states.labels import LabelCounts

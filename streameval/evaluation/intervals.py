@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.evaluation.families import Sources
+from streameval.evaluation.protocol import Sources
 from streameval.evaluation.slices import whole_results
 from streameval.evaluation.slicing import WHOLE, Slicing
 from streameval.metrics.catalogue import entry_of
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest, Replication
+    from streameval.evaluation.protocol import MetricRequest, Replication
     from streameval.evaluation.request import Resampling
     from streameval.evaluation.slices import Swept
     from streameval.metrics.protocol import Exact, Metric

@@ -29,8 +29,8 @@ from streameval.wording import few
 
 if TYPE_CHECKING:
     from streameval.engine.fold import Folded
-    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.intervals import Estimated
+    from streameval.evaluation.protocol import MetricRequest
     from streameval.evaluation.slices import SlicedStates
     from streameval.states.protocol import State, StoredSpec
 

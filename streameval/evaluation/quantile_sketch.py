@@ -12,8 +12,9 @@ from streameval import scan
 from streameval.engine import start
 from streameval.engine.fold import Plan
 from streameval.errors import LabelError, SchemaError
-from streameval.evaluation.families import FAMILIES, MetricRequest
+from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.files import Files, Forecast
+from streameval.evaluation.protocol import MetricRequest
 from streameval.options import COLUMN
 from streameval.scan.widen import plain
 from streameval.states.labels import LabelSpec

@@ -8,8 +8,9 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from streameval.evaluation.families import MetricRequest, finalize, finalize_states, scalar, weight_problem
-from streameval.metrics.finalize import CutRows, Sliced
+from streameval.evaluation.families import finalize, finalize_states, weight_problem
+from streameval.evaluation.protocol import MetricRequest
+from streameval.metrics.finalize import CutRows, Sliced, scalars
 from streameval.metrics.protocol import Metric
 from streameval.results import Scalar, same_slice
 from streameval.states.cluster_counts import ClusterSpec
@@ -158,8 +159,8 @@ def sweep(sliced: SlicedStates) -> Swept:
             for name, (_, state) in sweep.groups.items():
                 group = key.group(name) if name else None
                 named = sliced.named(key, group) if name else None
-                scalars = [scalar(metric, by_name[name]) for metric, by_name in zip(w.metrics, values, strict=True)]
-                results[key if name else None][group] = _result(w, state, scalars, named, cut.get(name))
+                own = scalars(w.metrics, [by_name[name] for by_name in values])
+                results[key if name else None][group] = _result(w, state, own, named, cut.get(name))
         else:
             swept[w] = results
     return swept

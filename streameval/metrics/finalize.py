@@ -203,3 +203,9 @@ class CutRows(Metric["Mapping[bytes, int]", "ClusterSweepPart", "Array", "Cluste
         """The sum over all parts."""
         rows = np.sum(partials, axis=0)
         return {name: int(rows[number]) for name, (number, _) in state.groups.items() if name != WHOLE}
+
+
+def scalars(metrics: Sequence[Metric], values: Sequence[Scalar | float]) -> list[Scalar]:
+    """Values of metrics as `Scalar`; a user-defined metric may return plain numbers."""
+    pairs = zip(metrics, values, strict=True)
+    return [one if isinstance(one, Scalar) else Scalar.certain(metric.name, float(one)) for metric, one in pairs]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.engine.fold import Plan
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.protocol import MetricRequest
     from streameval.metrics.protocol import Metric
     from streameval.metrics.scores.label_sample import LabelSample
     from streameval.scan import Piece, Scan, Where

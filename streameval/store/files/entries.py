@@ -33,7 +33,7 @@ from streameval.store.files.published import content_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.protocol import MetricRequest
     from streameval.scan import File
     from streameval.states.protocol import State
     from streameval.states.scores.counts import ScoreCounts

@@ -42,7 +42,7 @@ from streameval.wording import shell
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.protocol import MetricRequest
     from streameval.states.grouped.keys import By
     from streameval.states.protocol import StoredSpec
     from streameval.store.files.entries import Entry

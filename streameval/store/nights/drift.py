@@ -11,8 +11,9 @@ from streameval import scan
 from streameval.engine.fold import merge
 from streameval.errors import DataError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation.alarms import Drift, distances, with_error
-from streameval.evaluation.families import FAMILIES, MetricRequest
+from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.files import Files
+from streameval.evaluation.protocol import MetricRequest
 from streameval.states.grouped.groups import Grouped
 from streameval.states.keyed.ids import id_type
 from streameval.states.scores.blocks import BlockCounts, BlockSpec

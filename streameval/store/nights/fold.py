@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from streameval.engine.cluster import ClusterEngine
     from streameval.engine.fold import Folded
     from streameval.engine.threads import ThreadEngine
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.protocol import MetricRequest
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts
     from streameval.states.late import LateLabels

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from streameval.engine.threads import ThreadEngine
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.protocol import MetricRequest
     from streameval.states.cluster_counts import ClusterCounts
     from streameval.states.labels import LabelCounts
     from streameval.states.late import LateLabels

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.protocol import MetricRequest
     from streameval.evaluation.request import Request
     from streameval.evaluation.result import Evaluation
     from streameval.states.cluster_counts import ClusterCounts

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.intervals import Estimated
+    from streameval.evaluation.protocol import MetricRequest
     from streameval.evaluation.request import Request, Resampling
     from streameval.evaluation.result import Evaluation
     from streameval.scan import Where
