@@ -14,7 +14,6 @@ from streameval.evaluation import intervals
 from streameval.evaluation.comparison import compare_slices
 from streameval.evaluation.families import weight_problem
 from streameval.evaluation.multiclass import add_averages, positive_weights, with_micro
-from streameval.evaluation.request import LEVEL, Request
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.metrics.contingency.class_sample import ClassSample
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.engine.fold import Folded
     from streameval.evaluation.protocol import MetricRequest
+    from streameval.evaluation.request import Request
     from streameval.metrics.resampling import Resampled
     from streameval.results import Scalar
     from streameval.states.labels import LabelCounts
@@ -78,6 +78,9 @@ def finalize_all(
     results, certain = intervals.finalize_states(engine, sources[0], swept, resampling.factors[0])
     estimates: list[intervals.Estimated] = []
     resampled: list[dict[tuple[str, str], Resampled]] = [{}]
+    counts: tuple[Scalar, ...] = ()
+    coarser: dict[str, float] = {}
+    samples = [state for _, state in states if isinstance(state, LabelSample)][:1]  # columns have the same labels
     if level is not None:
         pairs = zip(sources, resampling.factors, strict=True)
         by_factor = [
@@ -88,6 +91,11 @@ def finalize_all(
             *(one.own.scalar_with(level) for one in estimates),
             *intervals.compared(intervals.baseline_differences(estimates, requests, resampling), level),
         )
+        own, alone = [one.own for one in estimates], slicing.by_column(split)
+        coarser = intervals.coarser_units(requests, resampling, blocks, own, alone)
+        counts = tuple(sample.prevalence(level) for sample in samples)
+        if labels.spec.binary and not samples:
+            counts = intervals.estimate_counts(resampled, labels.rows, labels.positives or 0, level)
     sliced = list(slice_results(slices, swept, weighted=request.weight is not None))
     slice_estimates: list[intervals.Estimated] = []
     if level is not None:
@@ -97,11 +105,7 @@ def finalize_all(
     if isinstance(labels.spec, ClassSpec):
         weights = None if request.weight is None else positive_weights(states, slices)
         every_result = add_averages(every_result, labels.spec, every, level, weights)
-    samples = [state for _, state in states if isinstance(state, LabelSample)][:1]  # columns have the same labels
     drawn: list[LabelSample | ClassSample] = [*samples, *(s for _, s in states if isinstance(s, ClassSample))]
-    counts = tuple(sample.prevalence(level or LEVEL) for sample in samples)
-    if labels.spec.binary and not samples:
-        counts = intervals.estimate_counts(resampled, labels.rows, labels.positives or 0, level or LEVEL)
     return Evaluation(
         labels.rows,
         labels.positives if request.design is None else None,
@@ -115,9 +119,7 @@ def finalize_all(
         ci_level=level,
         _resampled=resampled[0] if len(resampled) == 1 else {},  # curves have bands by one unit
         counts=counts,
-        coarser_units=intervals.coarser_units(
-            requests, resampling, blocks, [one.own for one in estimates], slicing.by_column(split)
-        ),
+        coarser_units=coarser,
         label_strata=tuple(one for sample in drawn for one in sample.strata),
         labels=count_labelled(request, labels),
         slice_estimates=tuple(slice_estimates),
