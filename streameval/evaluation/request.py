@@ -236,10 +236,10 @@ class Request:
         check_filter(options, where.columns if where else ())
         late = LateSource.of(options, (*(where.columns if where else ()), *slicing.columns))
         late = None if late is None else replace(late, needed=_needs_label(options, selection))
-        names = ("score", "cluster", "sketch", "classes", "weight", "cluster_scope", "approx")
-        columns = (options[name] for name in names)
-        label = _label(options, selection)
-        return cls(options, label, *columns, sampling, selection, slicing, where, resampling, late, design)
+        scores, clusters, sketches = (options[name] for name in ("score", "cluster", "sketch"))
+        classes, weight, scope, approx = (options[name] for name in ("classes", "weight", "cluster_scope", "approx"))
+        facts = options, _label(options, selection), scores, clusters, sketches, classes, weight, scope, approx
+        return cls(*facts, sampling, selection, slicing, where, resampling, late, design)
 
     @property
     def columns(self) -> list[str]:

@@ -705,7 +705,7 @@ class Listed:
     """
 
     table: pa.Table
-    ids: tuple[IdColumn, ...]
+    ids: Sequence[IdColumn]
     rows: Array
     fates: Array
 
@@ -715,7 +715,7 @@ class Listed:
         every = np.concatenate([part.fates for part in parts])
         rows = np.flatnonzero(every == 0)
         every[rows] = fates
-        return cls(pa.concat_tables(part.table for part in parts), tuple(ids), rows[latest], every)
+        return cls(pa.concat_tables(part.table for part in parts), ids, rows[latest], every)
 
     def rejects(self, orphans: Array) -> pa.Table:
         """The statements that label no row, with a column `reason`; `orphans` are the ids of no row."""
