@@ -41,6 +41,12 @@ def _metrics_of(kinds: Sequence[CurveKind], threshold: float) -> list[Metric]:
     return list(dict.fromkeys(metric for kind in kinds for metric in kind.metrics(threshold)))
 
 
+def _make(kind: CurveKind, state: Source, of: str, threshold: float, values: Mapping[Metric, Any]) -> Curve:
+    """The curve of a kind from the values of its metrics: an estimate if labels are a sample."""
+    curve = kind.make([values[metric] for metric in kind.metrics(threshold)], state, of, threshold)
+    return replace(curve, exact=False) if isinstance(state, LabelSample) else curve
+
+
 def _draw(
     kinds: Sequence[CurveKind], state: Source, of: str, threshold: float, values: Mapping[Metric, Any]
 ) -> list[Curve | None]:
@@ -48,8 +54,7 @@ def _draw(
     curves: list[Curve | None] = []
     for kind in kinds:
         try:
-            curve = kind.make([values[metric] for metric in kind.metrics(threshold)], state, of, threshold)
-            curves.append(replace(curve, exact=False) if isinstance(state, LabelSample) else curve)
+            curves.append(_make(kind, state, of, threshold, values))
         except OptionError:
             curves.append(None)
     return curves
@@ -203,7 +208,7 @@ class Drawing(Tables, LookUp):
         threshold = of_column(self._threshold, column)
         metrics = kind.metrics(threshold)
         [values] = engine.finalize([(state, metrics)])
-        curve = kind.make(values, state, column, threshold)
+        curve = _make(kind, state, column, threshold, dict(zip(metrics, values, strict=True)))
         return self._banded(engine, [curve])[0] if slice is None else replace(curve, of=f"{column}{slice_name(slice)}")
 
     def _state_of(self, slice: Mapping[str, object], family: str, column: str) -> State:
