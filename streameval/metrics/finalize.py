@@ -48,6 +48,7 @@ def partials(state: Source, shard: Interval, metrics: Sequence[Metric], budget: 
     columns: Columns = [[] for _ in metrics]
     places: dict[Any, int] = {}
     bases: list[Any] = []
+    order: list[int] = []
     whole: Any = state
     part: Any
     for part in _parts(state, shard, metrics, budget):

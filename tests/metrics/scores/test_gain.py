@@ -117,6 +117,7 @@ def test_no_split_changes_a_result(weighted):
     for piece in np.array_split(rng.permutation(label.size), 7):
         split = split.merge(fold_arrays(label[piece], score[piece], None if weight is None else weight[piece]))
     expected = combine(whole, metrics, [partials(whole, shard, metrics) for shard in whole.shards()])
+    assert partials(whole, whole.shards()[0], []) == []  # a state that is read for its rows alone
     shards = [partials(split, shard, metrics) for shard in split.keyed.intervals(1000)]
     assert len(shards) > 20
     for a, b in zip(expected, combine(split, metrics, shards[::-1]), strict=True):
