@@ -1,4 +1,4 @@
-"""Loops over the bytes of Parquet pages: their headers, and hybrids of run lengths and bit-packed numbers.
+"""Loops over the bytes of Parquet pages: headers, Snappy, and hybrids of run lengths and bit-packed numbers.
 
 No byte is trusted: every length, width, count and code is checked before it is used. The sections that are named are
 those of the Parquet format (github.com/apache/parquet-format).
@@ -14,12 +14,13 @@ from streameval.kernels.prefetch import byte_at, eight_at, write_eight
 ABSENT = -(1 << 62)  # a field that a header does not have
 # columns of a table of pages: fields of the header, and what `parse_headers` and `find_values` find
 KIND, NBYTES, COUNT, ROWS, ENCODING, LEVELS, LENGTH, NESTED = range(8)
-PLACE, STORED, LEVELS_SIZE, SIZE, STATED, CHECKSUM, ADDRESS, COMPRESSED = range(8, 16)  # of bytes to finish
-LEVELS_ADDRESS, START, UNFINISHED = range(16, 19)
-VALUES_ADDRESS, VALUES_SIZE, VALUES, FORM, COLUMNS = range(19, 24)  # the values as `unpack` takes them
+PLACE, STORED, LEVELS_SIZE, SIZE, CHECKSUM, ADDRESS, COMPRESSED = range(8, 15)  # of bytes to finish
+LEVELS_ADDRESS, START, UNFINISHED = range(15, 18)
+VALUES_ADDRESS, VALUES_SIZE, VALUES, FORM, COLUMNS = range(18, 23)  # the values as `unpack` takes them
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)  # kinds of pages
 PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8  # encodings
 UNCOMPRESSED, SNAPPY, OTHER = range(3)  # codecs
+SPARE = 16  # bytes behind those that are decompressed
 BITS, REVERSED, CODES, FRAMED, BARE = range(5)  # streams of codes, see `unpack`
 _SHORT = 64  # numbers, or groups of eight, that runs of one byte are shorter than
 # the eight bits of a byte as bytes, from the lowest and from the highest on
@@ -109,21 +110,114 @@ def _parse_header(address, at, stop, page):
 
 
 @step
-def _snappy_size(address, at, stop):
-    """The size that bytes compressed by Snappy state, and where their only literal begins, else −1.
+def _find_literal(address, at, stop, size):
+    """Where the only literal of so many bytes compressed by Snappy begins; −1 if they are something else.
 
     Bit-packed codes and continuous numbers are hardly ever compressible: they are stored as they are.
     """
-    size, at = varint(address, at, stop)
-    stated = np.int64(size)
-    if at < 0 or at + 4 >= stop or byte_at(address, at) & np.uint64(3):
-        return stated, np.int64(-1)
+    stated, at = varint(address, at, stop)
+    if at < 0 or np.int64(stated) != size or at + 4 >= stop or byte_at(address, at) & np.uint64(3):
+        return np.int64(-1)
     length, at = np.int64(byte_at(address, at) >> np.uint64(2)), at + 1
     octets = max(length - 59, 0)  # of a length that is stated behind the tag
     if octets:
         length = np.int64(_little(address, at, octets))
     at += octets
-    return stated, at if length + 1 == stated == stop - at else np.int64(-1)
+    return at if length + 1 == size == stop - at else np.int64(-1)
+
+
+@step
+def _copy_literal(address, at, stop, out, done, length):
+    """Copy bytes eight at a time, of which the last ones may lie behind the literal, but not behind `stop`."""
+    count = length if stop - at - length >= 8 else length & ~7
+    for i in range(0, count, 8):
+        write_eight(out, done + i, eight_at(address, at + i))
+    if count < length:
+        write_eight(out, done + count, _little(address, at + count, length - count))
+
+
+@step
+def _decompress(address, at, stop, out, size):
+    """Write what bytes compressed by Snappy hold to an address; returns whether it is as many bytes as `size`.
+
+    Eight or sixteen bytes are moved at a time, so up to fifteen behind the last one are overwritten as well.
+    """
+    stated, at = varint(address, at, stop)
+    if at < 0 or np.int64(stated) != size:
+        return False
+    done = np.int64(0)
+    while at < stop:
+        tag = np.int64(byte_at(address, at))
+        kind, length = tag & 3, (tag >> 2) + 1
+        at += 1
+        if kind == 0:  # a literal
+            if length > 60:
+                octets = length - 60
+                if octets > stop - at:
+                    return False
+                length = np.int64(_little(address, at, octets)) + 1
+                at += octets
+            if length > min(stop - at, size - done):
+                return False
+            if length <= 16 <= stop - at:
+                write_eight(out, done, eight_at(address, at))
+                write_eight(out, done + 8, eight_at(address, at + 8))
+            else:
+                _copy_literal(address, at, stop, out, done, length)
+            at, done = at + length, done + length
+            continue
+        octets = (1, 2, 4)[kind - 1]  # of the distance back to the bytes that come again
+        if octets > stop - at:
+            return False
+        distance = np.int64(byte_at(address, at))
+        if kind == 1:
+            length, distance = 4 + (length - 1 & 7), distance | tag >> 5 << 8
+        elif kind == 2:
+            distance |= np.int64(byte_at(address, at + 1)) << 8
+        else:
+            distance = np.int64(_little(address, at, 4))
+        at += octets
+        if not 0 < distance <= done or length > size - done:
+            return False
+        start, stop_copy = done - distance, done + length
+        while distance < 8 and done < stop_copy:  # bytes that overlap: each turn doubles how many there are
+            write_eight(out, done, eight_at(out, start))
+            done, distance = done + distance, 2 * distance
+        for i in range(done, stop_copy, 8):
+            write_eight(out, i, eight_at(out, i - distance))
+        done = stop_copy
+    return done == size
+
+
+@jit
+def decompress(data, unfinished, pages, room):
+    """Decompress pages of Snappy one behind the other ("Format Description" of github.com/google/snappy).
+
+    Arrow's codec takes one page a call, for which a thread gives up the interpreter and then waits for it.
+
+    Parameters
+    ----------
+    data : uint8 array that holds the pages
+    unfinished : number of pages whose numbers are in `UNFINISHED`; those that have an `ADDRESS` are skipped
+    pages : int64 array of shape (n, COLUMNS), see `parse_headers`; receives the `ADDRESS` of each page
+    room : uint8 array of `SPARE` bytes more than all pages hold
+
+    Returns
+    -------
+    bool
+        Whether each page holds as many bytes as its header says.
+    """
+    address, out, done = np.uint64(data.ctypes.data), np.uint64(room.ctypes.data), np.uint64(0)
+    for i in range(unfinished):
+        page = pages[pages[i, UNFINISHED]]
+        if page[ADDRESS] != ABSENT:
+            continue
+        start, stop = page[PLACE] + page[LEVELS_SIZE], page[PLACE] + page[STORED]
+        if page[COMPRESSED] == 0 or not _decompress(address, start, stop, out + done, page[SIZE]):
+            return False
+        page[ADDRESS] = np.int64(out + done)
+        done += np.uint64(page[SIZE])
+    return True
 
 
 @step
@@ -168,8 +262,8 @@ def parse_headers(data, rows, codec, most, pages):
     codec : `UNCOMPRESSED`, `SNAPPY` or `OTHER`
     most : bytes of the largest page; the header of a larger one is damaged
     pages : int64 array of shape (n, COLUMNS), receives the header of each page; a field that it lacks is `ABSENT`. A
-        page that is compressed by Snappy begins with its uncompressed size: `STATED`. `ADDRESS` and `SIZE` are those of
-        the values (and the levels of the first version); the address is `ABSENT` if they must be decompressed
+        `ADDRESS` and `SIZE` are those of the values (and the levels of the first version); the address is `ABSENT` if
+        they must be decompressed
 
     Returns
     -------
@@ -202,11 +296,11 @@ def parse_headers(data, rows, codec, most, pages):
         if page[STORED] > data.size - place or (n > 0 and kind in (INDEX_PAGE, DICTIONARY_PAGE)):
             return n, held, unfinished
         body, size, at = place + levels, page[NBYTES] - levels, place + page[STORED]
-        page[STATED], start = _snappy_size(address, body, at)
+        start = np.int64(-1)
         if codec == UNCOMPRESSED or page[COMPRESSED] == 0 or size == 0:
-            start = body if size in (0, at - body) else np.int64(-1)
-        elif codec != SNAPPY or page[STATED] != size:
-            start = np.int64(-1)
+            start = body if size in (0, at - body) else start
+        elif codec == SNAPPY:
+            start = _find_literal(address, body, at, size)
         page[ADDRESS], page[SIZE] = ABSENT if start < 0 else np.int64(address) + start, size
         page[LEVELS_ADDRESS], page[LEVELS_SIZE] = np.int64(address) + place, levels
         pages[unfinished, UNFINISHED] = n

@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 
-ARROW_CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip", "LZ4": "lz4_raw", "BROTLI": "brotli"}
-CODECS = {"UNCOMPRESSED", *(name for name, codec in ARROW_CODECS.items() if pa.Codec.is_available(codec))}
+ARROW_CODECS = {"ZSTD": "zstd", "GZIP": "gzip", "LZ4": "lz4_raw", "BROTLI": "brotli"}
+CODECS = {"UNCOMPRESSED", "SNAPPY", *(name for name, codec in ARROW_CODECS.items() if pa.Codec.is_available(codec))}
 _PAGES, _ROWS = 64, 1 << 20  # pages that are decoded at a time, and rows after which no further page is added
+_SNAPPY_GROWTH = 22  # of at most 64 bytes from three
+_SUMMED = [kernels.PLACE, kernels.STORED, kernels.CHECKSUM]
+_BODY = [kernels.PLACE, kernels.STORED, kernels.LEVELS_SIZE, kernels.SIZE, kernels.COMPRESSED]
+_OTHER_SIZE = "a page has another size than its header says"
 _SPARE = 1 << 20  # bytes by which a page may exceed twice its chunk, whose size some writers count without headers
 
 
@@ -72,34 +76,41 @@ def read_pages(
 
 def _finish(table: Array, unfinished: int, data: pa.Buffer, chunk: pq.ColumnChunkMetaData) -> Iterator[pa.Buffer]:
     """Verify checksums and decompress pages; the buffers have the bytes behind the levels of the second version."""
-    codec = None if chunk.compression == "UNCOMPRESSED" else pa.Codec(ARROW_CODECS[chunk.compression])
     numbers = table[:unfinished, kernels.UNFINISHED]
-    pages = table[numbers, kernels.PLACE : kernels.LEVELS_ADDRESS]
-    for number, page in zip(numbers.tolist(), pages.tolist(), strict=True):
-        start, stored, levels, size, stated, checksum, address, compressed = page
+    for start, stored, checksum in table[numbers][:, _SUMMED].tolist():
         if checksum != kernels.ABSENT:
             same = zlib.crc32(data.slice(start, stored)) == checksum & 0xFFFFFFFF
             check(same, chunk, "the checksum of a page is wrong")
-        if address != kernels.ABSENT:
-            continue
+    numbers = numbers[table[numbers, kernels.ADDRESS] == kernels.ABSENT]
+    pages = table[numbers][:, _BODY]
+    if chunk.compression == "SNAPPY" and pages.size:
+        stored, size = pages[:, _BODY.index(kernels.STORED)], pages[:, _BODY.index(kernels.SIZE)]
+        check((size <= _SNAPPY_GROWTH * stored).all(), chunk, _OTHER_SIZE)
+        room = pa.allocate_buffer(int(size.sum()) + kernels.SPARE)
+        whole = kernels.decompress(np.frombuffer(data, np.uint8), unfinished, table, np.frombuffer(room, np.uint8))
+        check(whole, chunk, "a page cannot be decompressed, or has another size than its header says")
+        yield room
+        return
+    for number, (start, stored, levels, size, compressed) in zip(numbers.tolist(), pages.tolist(), strict=True):
         body = data.slice(start + levels, stored - levels)
-        if codec is not None and compressed:  # or `ABSENT`
+        if chunk.compression != "UNCOMPRESSED" and compressed:  # or `ABSENT`
             try:
-                body = _decompress(body, size, stated, codec)
+                body = _decompress(body, size, pa.Codec(ARROW_CODECS[chunk.compression]))
             except (pa.ArrowException, OSError, ValueError, zlib.error) as error:
                 check(False, chunk, f"a page cannot be decompressed: {error}")
-        check(body.size == size, chunk, "a page has another size than its header says")
+        check(body.size == size, chunk, _OTHER_SIZE)
         table[number, kernels.ADDRESS] = body.address
         yield body
 
 
-def _decompress(data: pa.Buffer, size: int, stated: int, codec: pa.Codec) -> pa.Buffer:
+def _decompress(data: pa.Buffer, size: int, codec: pa.Codec) -> pa.Buffer:
     """As many bytes as `size`, or others if it is wrong: Arrow's codecs do not tell when they write fewer."""
     name = codec.name
     if name == "gzip":
         return pa.py_buffer(zlib.decompress(data, zlib.MAX_WBITS | 16, size))
-    if name in ("zstd", "lz4_raw"):
-        stated = _zstd_size(data) if name == "zstd" else kernels.find_lz4_size(np.frombuffer(data, np.uint8))
+    stated = _zstd_size(data) if name == "zstd" else -1
+    if name == "lz4_raw":
+        stated = kernels.find_lz4_size(np.frombuffer(data, np.uint8))
     if name == "brotli" or (name == "zstd" and stated < 0):
         with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
             return stream.read_buffer(size + 1)
