@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import pyarrow as pa
-
 from streameval.budget import Budget, parse_bytes, spill_directory
 from streameval.engine import Job, Work
 from streameval.engine.fold import (
@@ -42,6 +40,8 @@ from streameval.wording import plural
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from streameval.scan import Piece
     from streameval.states.protocol import State
@@ -213,7 +213,6 @@ class ThreadEngine:
 
     def rounds(self, first: FirstRound, finish: Callable[[list[list[Any]]], T]) -> T:
         """Do the rounds that begin with rows of a state; see `streameval.engine.Engine.rounds`."""
-        pa.default_memory_pool().release_unused()  # memory left over from reading
         return finish(run(first, self.budget, self.each))
 
     def each(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
