@@ -20,7 +20,7 @@ VALUES_ADDRESS, VALUES_SIZE, VALUES, FORM, COLUMNS = range(18, 23)  # the values
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)  # kinds of pages
 PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8  # encodings
 UNCOMPRESSED, SNAPPY, OTHER = range(3)  # codecs
-SPARE = 16  # bytes behind those that are decompressed
+SPARE = 8  # bytes behind those that are decompressed
 BITS, REVERSED, CODES, FRAMED, BARE = range(5)  # streams of codes, see `unpack`
 _SHORT = 64  # numbers, or groups of eight, that runs of one byte are shorter than
 # the eight bits of a byte as bytes, from the lowest and from the highest on
@@ -35,6 +35,14 @@ _COLUMN[0, 1:5] = KIND, NBYTES, STORED, CHECKSUM
 _COLUMN[7, 1:3] = COUNT, ENCODING
 _COLUMN[5, 1:4] = COUNT, ENCODING, LEVELS
 _COLUMN[8, [1, 3, 4, 5, 6, 7]] = COUNT, ROWS, ENCODING, LENGTH, NESTED, COMPRESSED
+# what the first byte of an element of Snappy says: how many bytes the element takes, and, from the lowest bits on, how
+# many it holds (8 bits, 255 if too many), the mask (16) and the high bits (16) of its distance, whether it is a literal
+_TAG = np.arange(256)
+_LITERAL, _NEAR, _FAR = np.arange(3)[:, None] == _TAG % 4
+_TAKEN = np.select([_LITERAL, _NEAR, _FAR], [_TAG // 4 + 2, 2, 3], 5).astype(np.uint8)
+_HELD = np.select([_LITERAL & (_TAG < 240), _NEAR, _FAR], [_TAG // 4 + 1, 4 + _TAG // 4 % 8, _TAG // 4 + 1], 255)
+_ELEMENTS = _HELD | 255 * _NEAR << 8 | 65535 * _FAR << 8 | _NEAR * (_TAG // 32) << 32 | -_LITERAL.astype(int) << 63
+_MOVED = 16  # bytes at a time
 _STOP, _TRUE, _FALSE, _BYTE, _TEXT, _STRUCT = 0, 1, 2, 3, 8, 12  # types of Thrift's compact protocol
 _NUMBER, _LONG = 5, 6  # types of integers of 32 bits, and of 64 bits, which only statistics have
 _DEPTH = 2  # structs in a header: of the kind of page, and of its statistics
@@ -127,65 +135,54 @@ def _find_literal(address, at, stop, size):
 
 
 @step
-def _copy_literal(address, at, stop, out, done, length):
-    """Copy bytes eight at a time, of which the last ones may lie behind the literal, but not behind `stop`."""
-    count = length if stop - at - length >= 8 else length & ~7
-    for i in range(0, count, 8):
-        write_eight(out, done + i, eight_at(address, at + i))
-    if count < length:
-        write_eight(out, done + count, _little(address, at + count, length - count))
-
-
-@step
 def _decompress(address, at, stop, out, size):
     """Write what bytes compressed by Snappy hold to an address; returns whether it is as many bytes as `size`.
 
-    Eight or sixteen bytes are moved at a time, so up to fifteen behind the last one are overwritten as well.
+    Up to seven bytes behind the last one are overwritten as well.
     """
     stated, at = varint(address, at, stop)
     if at < 0 or np.int64(stated) != size:
         return False
     done = np.int64(0)
     while at < stop:
+        if done <= size - _MOVED and at <= stop - _MOVED - 8:  # of short elements of any kind, without branches
+            word = eight_at(address, at)
+            tag = word & np.uint64(255)
+            element = _ELEMENTS[tag]
+            length, literal = element & 255, element >> 63
+            distance = np.int64(word >> _EIGHT) & element >> 8 & 65535 | element >> 24 & 65535
+            start = np.int64(address) + at + 1 & literal | np.int64(out) + done - distance & ~literal
+            if not (length > _MOVED) | (literal == 0) & ((distance < 8) | (distance > done)):
+                write_eight(out, done, eight_at(np.uint64(start), 0))
+                write_eight(out, done + 8, eight_at(np.uint64(start), 8))
+                at, done = at + np.int64(_TAKEN[tag]), done + length
+                continue
         tag = np.int64(byte_at(address, at))
         kind, length = tag & 3, (tag >> 2) + 1
-        at += 1
+        octets = max(length - 60, 0) if kind == 0 else 1 << kind - 1  # of a long length, or of a distance
+        if octets >= stop - at:
+            return False
+        number = np.int64(_little(address, at + 1, octets))
+        at += 1 + octets
         if kind == 0:  # a literal
-            if length > 60:
-                octets = length - 60
-                if octets > stop - at:
-                    return False
-                length = np.int64(_little(address, at, octets)) + 1
-                at += octets
-            if length > min(stop - at, size - done):
-                return False
-            if length <= 16 <= stop - at:
-                write_eight(out, done, eight_at(address, at))
-                write_eight(out, done + 8, eight_at(address, at + 8))
-            else:
-                _copy_literal(address, at, stop, out, done, length)
-            at, done = at + length, done + length
-            continue
-        octets = (1, 2, 4)[kind - 1]  # of the distance back to the bytes that come again
-        if octets > stop - at:
-            return False
-        distance = np.int64(byte_at(address, at))
-        if kind == 1:
-            length, distance = 4 + (length - 1 & 7), distance | tag >> 5 << 8
-        elif kind == 2:
-            distance |= np.int64(byte_at(address, at + 1)) << 8
+            length, distance, source = number + 1 if octets else length, np.int64(8), address + np.uint64(at)
+            at += min(length, stop - at + 1)
         else:
-            distance = np.int64(_little(address, at, 4))
-        at += octets
-        if not 0 < distance <= done or length > size - done:
+            if kind == 1:
+                length, number = 4 + (length - 1 & 7), number | tag >> 5 << 8
+            distance, source = number, out + np.uint64(done - number)
+        end = done + length
+        if at > stop or end > size or not 0 < distance <= max(done, 8 * (kind == 0)):
             return False
-        start, stop_copy = done - distance, done + length
-        while distance < 8 and done < stop_copy:  # bytes that overlap: each turn doubles how many there are
-            write_eight(out, done, eight_at(out, start))
+        while distance < 8 and done < end:  # bytes that overlap: each turn doubles how many there are
+            write_eight(out, done, eight_at(source, 0))
             done, distance = done + distance, 2 * distance
-        for i in range(done, stop_copy, 8):
-            write_eight(out, i, eight_at(out, i - distance))
-        done = stop_copy
+        while done <= end - 8:
+            write_eight(out, done, eight_at(source, 0))
+            done, source = done + 8, source + _EIGHT
+        if done < end:
+            write_eight(out, done, _little(source, np.int64(0), end - done))
+        done = end
     return done == size
 
 
