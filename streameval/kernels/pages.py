@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import inline, jit, step
-from streameval.kernels.prefetch import byte_at, eight_at, write_eight
+from streameval.kernels.prefetch import byte_at, eight_at, write_eight, write_group
 
 ABSENT = -(1 << 62)  # a field that a header does not have
 # columns of a table of pages: fields of the header, and what `parse_headers` and `find_values` find
@@ -317,22 +317,6 @@ def _number(address, start, stop, bit, mask):
     return (_little(address, start, stop - start) >> shift) & mask
 
 
-@inline
-def _unpack_groups(address, at, groups, bits, codes):
-    """Unpack groups of eight numbers of up to 16 bits, each from twice eight bytes; returns the largest number."""
-    most, mask = np.uint32(0), (np.uint64(1) << bits) - np.uint64(1)
-    half, shift = np.int64(bits >> np.uint64(1)), (np.uint64(4) * bits) & np.uint64(7)
-    for j in range(np.uint64(0), np.uint64(groups)):
-        place, i = at + np.int64(j * bits), j << np.uint64(3)
-        one, two = eight_at(address, place), eight_at(address, place + half) >> shift
-        for k in range(4):
-            here = np.uint64(k) * bits
-            code, other = np.uint32((one >> here) & mask), np.uint32((two >> here) & mask)
-            most = max(most, code, other)
-            codes[i + np.uint64(k)], codes[i + np.uint64(k + 4)] = code, other
-    return most
-
-
 @step
 def _unpack_bits(address, at, stop, codes):
     """Unpack short runs of numbers of one bit, as labels mostly are, to bytes; returns the next byte and number.
@@ -369,29 +353,28 @@ def _unpack_bits(address, at, stop, codes):
 @step
 def _unpack_packed(address, at, stop, width, room, codes):
     """Unpack as many bit-packed numbers as `codes` has items, from `room` bytes or a little more; see `_unpack`."""
-    bits = np.uint64(width)
-    most, mask, groups = np.uint32(0), (np.uint64(1) << bits) - np.uint64(1), np.int64(0)
-    if width <= 16:  # groups that are unpacked as a whole
+    bits, half = np.uint64(width), np.int64(width >> 1)
+    shift, mask, groups = (4 * bits) & np.uint64(7), (np.uint64(1) << bits) - np.uint64(1), np.int64(0)
+    if width <= 16:  # groups of eight numbers are unpacked as a whole
         groups = np.int64(codes.size >> 3)
         if room + 8 > stop - at:  # only here is a division, which takes long, needed
             groups = min(groups, max(0, (stop - at - 16) // max(width, 1)))
-        most = _unpack_groups(address, at, groups, bits, codes)
+        for j in range(groups):
+            place = at + j * width
+            write_group(codes, 8 * j, eight_at(address, place), eight_at(address, place + half) >> shift, bits)
     for i in range(8 * groups, codes.size):
-        code = np.uint32(_number(address, at, stop, i * width, mask))
-        most = max(most, code)
-        codes[i] = code
-    return most
+        codes[i] = np.uint32(_number(address, at, stop, i * width, mask))
 
 
 @step
-def _unpack(address, at, stop, width, limit, codes):
+def _unpack(address, at, stop, width, codes):
     """Unpack as many numbers as `codes` has items from a hybrid of run lengths and bit-packed numbers ("RLE").
 
-    Returns whether the bytes from `at` to `stop` hold as many numbers, all of them smaller than `limit`.
+    Returns whether the bytes from `at` to `stop` hold as many numbers.
     """
-    done, most, octet = 0, np.uint32(0), (width + 7) >> 3
+    done, octet = 0, (width + 7) >> 3
     while done < codes.size:
-        if width == 1 and limit > 1 and codes.itemsize == 1:
+        if width == 1 and codes.itemsize == 1:
             at, rows = _unpack_bits(address, at, stop, codes[done:])
             done += rows
         head, at = varint(address, at, stop)
@@ -403,7 +386,7 @@ def _unpack(address, at, stop, width, limit, codes):
             # old writers cut the last group of the last run behind its last number
             if (rows * width + 7) >> 3 > stop - at or beyond >= max(width, 1):
                 return False
-            most = max(most, _unpack_packed(address, at, stop, width, count * width, codes[done : done + rows]))
+            _unpack_packed(address, at, stop, width, count * width, codes[done : done + rows])
             at = min(at + count * width, stop)
         else:
             rows = min(count, codes.size - done)
@@ -412,12 +395,11 @@ def _unpack(address, at, stop, width, limit, codes):
             word = _little(address, at, octet)
             if word >> np.uint64(width):
                 return False
-            most = max(most, np.uint32(word))
             for i in range(done, done + rows):
                 codes[i] = np.uint32(word)
             at += octet
         done += rows
-    return codes.size == 0 or np.int64(most) < limit
+    return True
 
 
 @jit
@@ -497,7 +479,12 @@ def unpack(streams, limit, codes):
             at, stop = np.int64(4), 4 + np.int64(_little(address, at, 4))
         elif kind != BARE:
             return False
-        if width > WIDEST or not _unpack(address, at, stop, width, limit, here):
+        if width > WIDEST or not _unpack(address, at, stop, width, here):
+            return False
+        largest = np.uint32(0)
+        for i in range(count if limit >> width == 0 else 0):
+            largest = max(largest, np.uint32(here[i]))
+        if np.int64(largest) >= limit:
             return False
     return True
 
