@@ -11,6 +11,7 @@ from streameval.kernels.prefetch import LINE, prefetch
 LONG = 1 << 11  # rows of a piece that may be grouped before it is stored
 _SAMPLE = 64
 PAIR_BITS = 24  # bits of the rows of a pair
+_TWICE = 1 << 15  # cells of a table of pairs up to which there are two
 _PROBES = 16  # slots that are searched for a pair: codes may be chosen to collide
 
 SLOT_BITS = 14  # log2 of the slots of a table, which stays in the second-level cache
@@ -116,10 +117,15 @@ def tally_pairs(one, two, height, width):
     >>> [column.tolist() for column in tally_pairs(np.array([1, 0, 1]), np.array([1, 0, 1], np.uint8), 2, 2)]
     [[1, 2], [0, 1], [0, 1]]
     """
-    table, pairs = np.zeros(height * width, np.uint32), np.int64(0)
+    # rows of a hot pair would wait for each other: unless that takes much of the cache, every other row has a table
+    cells, pairs, here = height * width, np.int64(0), np.uint64(0)
+    other = np.uint64(cells if cells <= _TWICE else 0)
+    table = np.zeros(cells + other, np.uint32)
     for i in range(one.size):
-        table[np.uint64(one[i]) * np.uint64(width) + np.uint64(two[i])] += np.uint32(1)
-    for i in range(table.size):
+        table[here + np.uint64(one[i]) * np.uint64(width) + np.uint64(two[i])] += np.uint32(1)
+        here ^= other
+    for i in range(cells):
+        table[i] += table[other + np.uint64(i)] if other else 0
         pairs += table[i] != 0
     counts, firsts, seconds = (
         np.empty(pairs + 1, np.int64),
