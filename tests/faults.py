@@ -5,11 +5,12 @@ CPython, Arrow and deltalake alike. An update runs in a forked child with a sepa
 call leaves is what is there while the child stops before the call, so that one update meets all kills. Another child
 judges the stores, so that no thread of deltalake lives in a process that forks.
 
-    python faults.py MODE STORE DATA WORK STEP
+    python faults.py FOLDER MODE STEP …
     python faults.py race STORE DATA NIGHT…
 
-The first prints one JSON object: runs, how many ended before and after the commit, and what went wrong; the second the
-statuses of eight updates at once.
+The first takes any number of folders, each with a store and data, so that all of them share the imports and the loaded
+loops. It prints a JSON object for each: runs, how many ended before and after the commit, and what went wrong. The
+second prints the statuses of eight updates at once.
 """
 
 import ctypes
@@ -283,11 +284,13 @@ def warm(store: Path, data: Path, scratch: Path) -> None:
 MODES = {"kill": stopped, "full": filled, "random": struck}
 
 
-def main(mode: str, store: Path, data: Path, work: Path, step: int) -> dict:
+def main(folder: Path, mode: str, step: int) -> dict:
     """All runs of a mode; stores that look alike are judged once."""
     from streameval.store.files import compaction
 
     compaction.FAN = 2  # so that an update of two nights merges them
+    store, data, work = (folder / name for name in ("store", "data", "work"))
+    work.mkdir()
     warm(store, data, work / "warm")
     gc.collect()
     gc.freeze()  # forks then share these objects' memory with the parent
@@ -312,9 +315,9 @@ def main(mode: str, store: Path, data: Path, work: Path, step: int) -> dict:
 
 
 if __name__ == "__main__":
-    mode, where, what, *rest = sys.argv[1:]
-    if mode == "race":
-        outcome = raced(Path(where), Path(what), rest)
+    words = sys.argv[1:]
+    if words[0] == "race":
+        outcome = raced(Path(words[1]), Path(words[2]), words[3:])
     else:
-        outcome = main(mode, Path(where), Path(what), Path(rest[0]), int(rest[1]))
+        outcome = [main(Path(words[i]), words[i + 1], int(words[i + 2])) for i in range(0, len(words), 3)]
     sys.stdout.write(json.dumps(outcome))

@@ -21,81 +21,73 @@ from streameval.errors import FormatError, StoreError
 from streameval.store.files import ledger
 from streameval.store.nights.results import MetricSeries
 
+FAULTS = [  # mode, late labels, step between the calls that are tried or number of kills
+    ("kill", False, 1),
+    ("full", False, 1),
+    ("kill", True, 1),
+    ("full", True, 3),
+    ("random", False, 6),
+]
+
 
 @pytest.fixture(scope="module")
-def shim(tmp_path_factory):
-    """The library that counts writes, compiled."""
+def outcomes(tmp_path_factory):
+    """What one process of the driver, with the library that counts writes, tells of all faults."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None or not sys.platform.startswith("linux"):
         pytest.skip("needs Linux and a C compiler")
-    folder = tmp_path_factory.mktemp("shim")
-    source = Path(__file__).parents[2] / "faults.c"
-    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(folder / "shim.so"), str(source), "-ldl"]
+    root, here = tmp_path_factory.mktemp("faults"), Path(__file__).parents[2]
+    command = [compiler, "-O1", "-shared", "-fPIC", "-o", root / "shim.so", here / "faults.c", "-ldl"]
     subprocess.run(command, check=True, capture_output=True)
-    return folder / "shim.so"
+    words = [sys.executable, here / "faults.py"]
+    for mode, late, step in FAULTS:
+        words += [prepare(root / f"{mode}-{late}", mode, late=late), mode, str(step)]
+    environment = os.environ | {"LD_PRELOAD": str(root / "shim.so")}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(zip(FAULTS, json.loads(done.stdout), strict=True)), done.stderr
 
 
-def faults(mode: str, step: int, shim: Path, tmp_path: Path, *, late: bool = False) -> dict:
-    """Run the driver: a store of one night, an update by two more, or by one, that makes checkpoints.
+def prepare(folder: Path, mode: str, *, late: bool) -> Path:
+    """A store of one night that makes checkpoints, and data for an update by two more nights, or by one.
 
     Where writes are counted, it merges histograms as well, which are large. Kills meet a second column, whose files are
     written as those of the first; a full disk meets one night only, since those after it write the same. Few metrics
     are kept, since every run evaluates them several times. With `late` labels for the first night as well.
     """
-    land(NIGHTS[0], tmp_path / "data")
-    store = Store(tmp_path / "store")
+    land(NIGHTS[0], folder / "data")
+    store = Store(folder / "store")
     both = mode == "kill" and not late
     columns = FEW | {"metrics": ["roc_auc", "aul"]} if both else {"score": "score_lr", "metrics": "roc_auc"}
     if late:  # a table of the opposite labels
         columns |= {"on": "message_id", "label_conflicts": "drop"}
-        labels = pq.read_table(tmp_path / "data" / NIGHTS[0], columns=["message_id", "label"], partitioning=None)
+        labels = pq.read_table(folder / "data" / NIGHTS[0], columns=["message_id", "label"], partitioning=None)
         flipped = pa.array(1 - labels["label"].to_numpy())
-        pq.write_table(labels.set_column(1, "label", flipped), tmp_path / "labels.parquet")
-    store.update(tmp_path / "data", **columns, approx=mode != "random" and not late)
+        pq.write_table(labels.set_column(1, "label", flipped), folder / "labels.parquet")
+    store.update(folder / "data", **columns, approx=mode != "random" and not late)
     for _ in range(8):
         store.remove([])  # a commit that changes nothing; the tenth has a checkpoint
     for name in NIGHTS[1 : 2 if mode == "full" or late else 3]:
-        land(name, tmp_path / "data")
-    (tmp_path / "work").mkdir()
-    words = [
-        Path(__file__).parents[2] / "faults.py",
-        mode,
-        *(tmp_path / name for name in ("store", "data", "work")),
-        step,
-    ]
-    done = subprocess.run(
-        [sys.executable, *map(str, words)],
-        env=os.environ | {"LD_PRELOAD": str(shim)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert not found["faults"], (found, done.stderr[:3000])
-    return found
+        land(name, folder / "data")
+    return folder
 
 
-@pytest.mark.parametrize(
-    ("mode", "late", "step"), [("kill", False, 1), ("full", False, 1), ("kill", True, 1), ("full", True, 3)]
-)
-def test_a_fault_at_any_write_leaves_the_store_as_before_or_after(mode, late, step, shim, tmp_path):
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_fault_at_any_write_or_time_leaves_the_store_as_before_or_after(fault, outcomes):
     """Killed, or told that the disk is full, at the first call that writes, the second, … and the last.
 
     An update with late labels folds a new night and an old one anew, in one commit. Kills are tried at every write of
-    both updates, a full disk at every write of one and at some of the other's.
+    both updates, a full disk at every write of one and at some of the other's. Other kills are at random times, all of
+    them while the update runs.
     """
-    found = faults(mode, step, shim, tmp_path, late=late)
-    assert found["runs"] > 20
+    found, errors = outcomes[0][fault], outcomes[1]
+    assert not found["faults"], (found, errors[:3000])
     assert found["before"]
-    assert found["after"]
-
-
-def test_killed_at_any_time_the_store_is_as_before_or_after(shim, tmp_path):
-    """Real kills at random times, all of them while the update runs."""
-    found = faults("random", 6, shim, tmp_path)
-    assert found["runs"] == 6
-    assert found["before"]
+    if fault[0] == "random":
+        assert found["runs"] == 6
+    else:
+        assert found["runs"] > 20
+        assert found["after"]
 
 
 # -- two at once ------------------------------------------------------------------------------------------------------
