@@ -17,6 +17,7 @@ from streameval.evaluation.multiclass import add_averages, positive_weights, wit
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.metrics.contingency.class_sample import ClassSample
+from streameval.metrics.finalize import numpy_settings
 from streameval.metrics.scores.label_sample import LabelSample
 from streameval.states.labels import ClassSpec
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import State
 
 
+@numpy_settings
 def finalize_all(
     engine: Engine, request: Request, names: Sequence[str], requests: Sequence[MetricRequest], folded: Folded
 ) -> Evaluation:

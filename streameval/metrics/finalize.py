@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     Partial = tuple[type[Metric], Array] | list[tuple[int, object]]
 
 
+# numbers are those of NumPy's own settings, whatever the caller has set
+numpy_settings = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
+
+
+@numpy_settings
 def partials(state: Source, shard: Interval, metrics: Sequence[Metric], budget: Budget | None = None) -> Columns:
     """Partials of one shard: for each metric a list with one partial for each part; equal bases run once.
 
@@ -84,6 +89,7 @@ def _needed(state: ScoreCounts, shard: Interval, metrics: Sequence[Metric]) -> l
     return needed
 
 
+@numpy_settings
 def combine(state: Source | SweptGroup, metrics: Sequence[Metric], shards: Iterable[Columns]) -> list[Scalar]:
     """Results from the partials of all shards, one for each metric; metrics share what they derive from equal partials.
 

@@ -267,7 +267,7 @@ class Derived:
         """The interval of each number."""
         at = np.zeros(len(array), np.int32)
         arounds = (numbers_around(edge, array.type) for edge in self.edges)
-        for up in (around.up for around in arounds if around and around.up):
+        for up in (around.up for around in arounds if around is not None and around.up is not None):
             at += pc.fill_null(pc.greater_equal(array, up), False).to_numpy(zero_copy_only=False)
         names = [f"<{self.edges[0]}", *(f"[{a}, {b})" for a, b in pairwise(self.edges)), f">={self.edges[-1]}", "nan"]
         if types.is_floating(array.type):

@@ -303,6 +303,19 @@ def test_results_are_the_same_bytes_for_any_layout(tmp_path: Path, approx: bool)
     assert len(found) == 1
 
 
+@pytest.mark.parametrize("options", [{"score": ["short", "long"], "ci": 0.95, "unit": "unit"}, {"approx": True}])
+def test_results_do_not_depend_on_the_settings_of_numpy(options: dict[str, Any]) -> None:
+    """A caller may have any floating-point fault raise: subnormal scores underflow on the way."""
+    rng, rows = np.random.default_rng(0), 5_000
+    scores = np.where(rng.random(rows) < 0.3, 0.0, rng.random(rows) * 1e-310)
+    columns = {"label": rng.random(rows) < 0.2, "unit": rng.integers(0, 200, rows), "long": scores}
+    table = pa.table(columns | {"short": rng.random(rows).astype(np.float32)})
+    options = {"score": "long"} | options
+    expected = evaluate(table, label="label", **options)
+    with np.errstate(all="raise"):
+        assert evaluate(table, label="label", **options).results == expected.results
+
+
 @pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize(("threads", "budget"), [(1, None), (2, None), (1, "100kB"), (3, "40kB")])
 def test_null_ids_count_once_for_any_shards(threads: int, budget: str | None) -> None:

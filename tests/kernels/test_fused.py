@@ -46,7 +46,7 @@ def test_fused_kernels_give_the_bits_of_the_general_path(row: tuple[str, str], m
     monkeypatch.delitem(FUSED, row)
     general = evaluate(TABLE, label="label", threads=1, **ASKED[row])
     assert [repr(result) for result in fused.results] == [repr(result) for result in general.results]
-    assert len(FUSED) == 5  # at most six
+    assert len(FUSED) < 6  # at most six with the one left out
 
 
 @pytest.mark.parametrize("groups", [0, 1, 511, 512, 513, 2000])
