@@ -134,17 +134,20 @@ class _Pages(NamedTuple):
     Attributes
     ----------
     table : the pages, an int64 array of shape (n, COLUMNS), see `streameval.kernels.pages`
-    rows : their number of rows
     holders : buffers that hold their decompressed bytes
     dictionary : that of the codes; None if values are plain
     chunk : their column chunk
     """
 
     table: Array
-    rows: int
     holders: Sequence[pa.Buffer]
     dictionary: _Dictionary | None
     chunk: pq.ColumnChunkMetaData
+
+    @property
+    def rows(self) -> int:
+        """Their number of rows."""
+        return int(self.table[:, kernels.COUNT].sum())
 
     def plain(self) -> Iterator[tuple[int, pa.Buffer]]:
         """The number of values of each page that has some, and their bytes ("Plain")."""
@@ -233,11 +236,11 @@ class _CodedColumn(ABC):
         present, done, placed = None, 0, False
         while done < rows:
             if self._row == self._rows.values.size:
-                pages = self._coming()
+                pages = self._coming(rows - done)
                 if shared is not None and pages.dictionary is not shared:
                     break
                 placed = shared is not None and pages.rows <= rows - done
-                self._decode(out[done:] if placed else None)
+                self._decode(pages, out[done:] if placed else None)
             count = min(rows - done, self._rows.values.size - self._row)
             here, there = slice(self._row, self._row + count), slice(done, done + count)
             if shared is None and self._rows.dictionary is not None:
@@ -258,8 +261,8 @@ class _CodedColumn(ABC):
         """Rows as values."""
         return pa.Array.from_buffers(self._kind, values.size, [nulls, pa.py_buffer(values)])
 
-    def _coming(self) -> _Pages:
-        """The next pages; raises `OSError` if their column chunk is damaged."""
+    def _coming(self, rows: int) -> _Pages:
+        """The next pages, as many as `rows` hold but at least one; raises `OSError` if their chunk is damaged."""
         while not self._queue:
             chunk, (table, holders) = next(self._tables)
             if chunk is not self._chunk:
@@ -273,16 +276,19 @@ class _CodedColumn(ABC):
                 b = a + len([*same])
                 if coded and self._entries is None:  # of no values, or of booleans
                     self._entries = self._dictionary(0, pa.py_buffer(b""), chunk)
-                rows = int(table[a:b, kernels.COUNT].sum())
-                self._queue.append(_Pages(table[a:b], rows, holders, self._entries if coded else None, chunk))
+                self._queue.append(_Pages(table[a:b], holders, self._entries if coded else None, chunk))
                 a = b
+        pages = self._queue[0]
+        count = max(1, int(np.searchsorted(np.cumsum(pages.table[:, kernels.COUNT]), rows, "right")))
+        parts = pages._replace(table=pages.table[:count]), pages._replace(table=pages.table[count:])
+        self._queue[:1] = [part for part in parts if len(part.table)]
         return self._queue[0]
 
-    def _decode(self, room: Array | None) -> None:
+    def _decode(self, pages: _Pages, room: Array | None) -> None:
         """Decode the coming pages; their codes go to the front of `room` if it is given."""
-        pages = self._coming()
         del self._queue[0]
-        table, rows, _, dictionary, chunk = pages
+        table, _, dictionary, chunk = pages
+        rows = pages.rows
         whole = kernels.find_values(table, self._nullable)
         check(whole >= 0, chunk, _DAMAGED)
         present = None if whole else pages.present()
@@ -316,7 +322,7 @@ class NumberColumn(_CodedColumn):
     def _shared_dictionary(self, rows: int) -> _Dictionary | None:
         if not self._coded:
             return None
-        dictionary = self._rows.dictionary if self._row < self._rows.values.size else self._coming().dictionary
+        dictionary = self._rows.dictionary if self._row < self._rows.values.size else self._coming(rows).dictionary
         return None if dictionary is None or REPEATS * len(dictionary.entries) > rows else dictionary
 
     def _dictionary(self, size: int, body: pa.Buffer, chunk: pq.ColumnChunkMetaData) -> _Dictionary:
@@ -357,9 +363,10 @@ class TextColumn(_CodedColumn):
 
     def _shared_dictionary(self, rows: int) -> _Dictionary | None:
         while self._row == self._rows.values.size:
-            if self._coming().dictionary is not None:
-                return self._coming().dictionary
-            self._decode(None)
+            pages = self._coming(rows)
+            if pages.dictionary is not None:
+                return pages.dictionary
+            self._decode(pages, None)
         return self._rows.dictionary
 
     def _joined(self, parts: Sequence[pa.Array]) -> pa.Array:
