@@ -439,7 +439,7 @@ def solvers(*, sparse: bool = False, leading: bool = False) -> Iterator[None]:
     """Every component is solved as a graph, or by the leading bits of its counts."""
     with pytest.MonkeyPatch.context() as patch:
         if sparse:
-            patch.setattr(assignment, "_DENSE", 0)
+            patch.setattr(assignment, "_choose", assignment._sparse)
         if leading:
             patch.setattr(assignment, "_WHOLE", 0)
         yield
@@ -531,8 +531,6 @@ def test_whole_counts_have_any_size() -> None:
     assert table.assignment_score(normalize=False, model=None) == 10**400 + 3
     assert table.rand_index() == table.fowlkes_mallows() == 1.0
     assert ConfusionMatrix2(10**400, 1, 2, 10**400).accuracy() == 1.0
-    with pytest.raises(DataError, match="counts must be finite numbers of at least 0"):
-        ContingencyTable(rows=[[10**400, Fraction(-1, 2)]])
 
 
 @pytest.mark.parametrize(
