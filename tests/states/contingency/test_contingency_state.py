@@ -33,7 +33,7 @@ from streameval.states.contingency.cells import CoreCells
 from streameval.states.contingency.class_blocks import ClassBlocks, ClassReplicates
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.summary import Sizes, Summary, summarize
-from streameval.states.keyed.ids import hash_bytes, id_type, identify
+from streameval.states.keyed.ids import id_type, identify
 from streameval.states.protocol import Batch
 from streameval.states.rounds import run
 
@@ -385,19 +385,6 @@ def test_giant_clusters_and_classes(shape: str, items: int, monkeypatch: pytest.
     monkeypatch.setattr(cells, "ITEMS", (items, items))
     rows = [(kind + 3, cluster + 3) for kind, cluster in zip(classes, clusters, strict=True)]  # as `table_of` shifts
     check(rows, replicates(state, 3), 3)
-
-
-def test_blocks_are_permanent() -> None:
-    """The definition in the module of keys, computed with Python integers."""
-
-    def mixed(w: int) -> int:
-        w ^= 0x243F6A8885A308D3
-        for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-            w = ((w ^ (w >> 33)) * factor) % 2**64
-        return w ^ (w >> 33)
-
-    words = [0, 1, 2**64 - 1, hash_bytes(b"campaign")[0]]
-    assert unit_blocks(np.array(words, np.uint64), 128).tolist() == [mixed(w) % 128 for w in words]
 
 
 def test_squares_beyond_64_bits() -> None:
