@@ -272,7 +272,8 @@ def warm(store: Path, data: Path, scratch: Path) -> None:
     from streameval.store.files.location import Location
     from streameval.store.files.published import StateFiles
 
-    evaluate(data, score="score_lr", cluster="cluster_loose", threads=1, approx=True)
+    # the filter reads the statistics of the files, as an update does
+    evaluate(data, score="score_lr", cluster="cluster_loose", where="score_lr >= 0", threads=1, approx=True)
     shutil.copytree(store / "states", scratch)
     files = StateFiles(Location.of(scratch))
     for path in sorted(scratch.iterdir()):
