@@ -56,17 +56,16 @@ from streameval.metrics.protocol import Basis, Metric, Partials
 from streameval.metrics.scores.scoring_rules import BrierScore, Probabilities, missing, present, spread
 from streameval.metrics.scores.sums import BITS, dot, exact_sum, integers, is_counted, mean, sum_of, total
 from streameval.results import Scalar
-from streameval.states.scores.parts import ScorePart, leading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval.states.protocol import State
+    from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
 BINS = 10
 _MOST_BINS = 100_000
-_FEW = 100  # for at most this many edges, one search for each is faster
 
 
 class Cell(NamedTuple):
@@ -200,11 +199,8 @@ class ReliabilityBins(Metric["dict[int, Cell]", "ScorePart", "dict[int, Cell] | 
         if first == last:
             yield first, slice(0, scores.size)
             return
-        if first - last > _FEW:
-            cuts = scores.size - np.searchsorted(scores[::-1], self.edges[first:last:-1], side="right")
-        else:
-            cuts = np.array([leading(scores, edge, above=True) for edge in self.edges[first:last:-1]], np.int64)
-        cuts = np.concatenate(([0], cuts, [scores.size]))
+        below = np.searchsorted(scores[::-1], self.edges[first:last:-1], side="right")
+        cuts = np.concatenate(([0], scores.size - below, [scores.size]))
         for i in np.flatnonzero(np.diff(cuts)).tolist():
             yield first - i, slice(int(cuts[i]), int(cuts[i + 1]))
 
