@@ -61,19 +61,22 @@ def scratch_bytes(pieces: Sequence[Piece], specs: Iterable[Spec] = (), threads: 
     if all(piece.rows >= 0 for piece in pieces):
         rows = sum(piece.rows for piece in pieces)
         tables, bounded = min(tables, _TABLE_ROW * rows), min(bounded, _BOUNDED_ROW * rows)
-    group = max((group.nbytes for piece in pieces for group in _row_groups(piece)), default=0)
-    texts = max(map(_text_bytes, pieces), default=0)
-    return threads * (2 * (min(group, LARGE_CHUNK) + texts) + tables + bounded)
+    largest = max((group.nbytes for piece in pieces for group in _row_groups(piece)), default=0)
+    return threads * (2 * (min(largest, LARGE_CHUNK) + _text_bytes(pieces)) + tables + bounded)
 
 
-def _text_bytes(piece: Piece) -> int:
-    """Bytes of the decoded texts of a batch, from their mean length in the footer.
+def _text_bytes(pieces: Sequence[Piece]) -> int:
+    """Most bytes of the decoded texts of a batch of one piece, from their mean length in the footer.
 
     Long texts that are read as codes are decoded once, in their dictionary.
     """
-    rows, longest = max(piece.rows, 0), text_rows([piece])
-    dictionaries = max((group.dictionaries for group in _row_groups(piece)), default=0)
-    return dictionaries + _row_text(piece) * min(max(longest, _PAGE_ROWS // 2), rows)
+    most = 0
+    for piece in pieces:
+        texts = [group for group in _row_groups(piece) if group.row_text or group.dictionaries]
+        if texts:
+            rows = min(max(text_rows([piece]), _PAGE_ROWS // 2), max(piece.rows, 0))
+            most = max(most, max(group.dictionaries for group in texts) + _row_text(piece) * rows)
+    return most
 
 
 def text_rows(pieces: Iterable[Piece], room: int = 0) -> int:
@@ -137,11 +140,10 @@ def _uneven_bytes(limit: int, scratch: int, pieces: Sequence[Piece], threads: in
     A file is opened only if all texts of its row groups in one page would exceed the limit. A file that cannot be read
     adds nothing: its fold says why.
     """
-    mean = max(map(_text_bytes, pieces), default=0)
-    page = 0
+    mean, page = _text_bytes(pieces), 0
     for piece in pieces:
-        stored = _stored_groups(piece)
-        if stored and least_limit(scratch + 2 * threads * (_row_text(piece) * max(piece.rows, 0) - mean)) > limit:
+        text, stored = _row_text(piece), _stored_groups(piece)
+        if text and stored and least_limit(scratch + 2 * threads * (text * max(piece.rows, 0) - mean)) > limit:
             with suppress(*READ_ERRORS):
                 page = max(page, stored.largest_texts())
     return 2 * threads * max(0, page - mean)

@@ -187,13 +187,14 @@ def labels(files: Iterable[File]) -> list[tuple[str, str]]:
     """
     files = list(files)
     owners: dict[str, str] = {}
-    roots = {_whole_root(file) for file in files}
-    if all(owners.setdefault(file.partition, _whole_root(file)) == _whole_root(file) for file in files):
-        return [(file.partition, file.origin) for file in files]
+    roots = [_whole_root(file) for file in files]
+    places = [(file.partition, file.origin) for file in files]
+    if all(owners.setdefault(partition, root) == root for root, (partition, _) in zip(roots, places, strict=True)):
+        return places
     shared = posixpath.commonpath(roots)
     prefixes = {root: posixpath.relpath(root, shared) if root != shared else "" for root in roots}
-    joined = ((prefixes[_whole_root(file)], file) for file in files)
-    return [(posixpath.join(prefix, file.partition), posixpath.join(prefix, file.origin)) for prefix, file in joined]
+    joined = [(prefixes[root], *place) for root, place in zip(roots, places, strict=True)]
+    return [(posixpath.join(prefix, partition), posixpath.join(prefix, origin)) for prefix, partition, origin in joined]
 
 
 def _row_groups(file: File) -> set[int] | None:

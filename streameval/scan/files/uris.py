@@ -191,8 +191,9 @@ def local_path(text: str) -> Path:
     if "\0" in text:
         raise OptionError(f"{text!r}: a path cannot have a null byte; check it")
     path = Path(text.removeprefix("file://"))
-    with suppress(RuntimeError):
-        path = path.expanduser()
+    if text.startswith("~"):
+        with suppress(RuntimeError):
+            path = path.expanduser()
     return path.absolute()
 
 

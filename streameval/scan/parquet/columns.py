@@ -279,9 +279,9 @@ class _CodedColumn(ABC):
                 self._queue.append(_Pages(table[a:b], holders, self._entries if coded else None, chunk))
                 a = b
         pages = self._queue[0]
-        count = max(1, int(np.searchsorted(np.cumsum(pages.table[:, kernels.COUNT]), rows, "right")))
-        parts = pages._replace(table=pages.table[:count]), pages._replace(table=pages.table[count:])
-        self._queue[:1] = [part for part in parts if len(part.table)]
+        if pages.rows > rows and len(pages.table) > 1:
+            count = max(1, int(np.searchsorted(np.cumsum(pages.table[:, kernels.COUNT]), rows, "right")))
+            self._queue[:1] = [pages._replace(table=part) for part in np.split(pages.table, [count])]
         return self._queue[0]
 
     def _decode(self, pages: _Pages, room: Array | None) -> None:
